@@ -1,0 +1,124 @@
+/* workload.h: what the schedule knows of a model: blocks, bytes, and one table
+ * of functions to call on them.  No layer, head or token is seen from here. */
+#ifndef PEN_OFFLOAD_WORKLOAD_H
+#define PEN_OFFLOAD_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Element counts of blocks, and where tensors begin inside them, are multiples
+ * of this, so that every tensor starts on a 64-byte line in every precision.
+ * Padding elements are zero in weights, gradients and state, and stay zero. */
+#define PEN_BLOCK_ALIGN_ELEMS 64
+
+/* The gradient norm is summed in chunks of this many elements of a block,
+ * whatever the tiles; tile sizes are multiples of it. */
+#define PEN_NORM_CHUNK_ELEMS ((size_t)65536)
+
+/* The elements [begin, end) of a block, decayed by AdamW or not. */
+struct pen_block_range {
+  size_t begin;
+  size_t end;
+  bool decays;
+};
+
+/* The unit of weight streaming: a decoder layer, the final norm, or a range of
+ * vocabulary rows of the embedding or of the head. */
+struct pen_block {
+  const char *name; /* borrowed from the model, for messages and traces */
+  size_t elems;     /* parameters with padding; multiple of 64 */
+  const struct pen_block_range *ranges; /* ascending, covering [0, elems) */
+  size_t n_ranges;
+  size_t saved_bytes; /* device bytes one micro-batch keeps for backward when
+                         not recomputed; 0 where nothing is (rows, head) */
+  double forward_flops_per_token;
+};
+
+/* Blocks in order of first use: rows (only of an untied embedding), body,
+ * head.  With a tied embedding the rows ARE the head's blocks. */
+struct pen_workload {
+  const struct pen_block *blocks;
+  size_t n_blocks;
+  size_t rows_begin, rows_end; /* blocks that hold the embedding table */
+  size_t body_begin, body_end; /* run forward in this order, backward reversed */
+  size_t head_begin, head_end; /* run in this order in both passes */
+
+  size_t weight_elem_bytes; /* 2 bf16, 4 fp32: weights and stored gradients */
+  size_t n_micros_max;      /* micro-batches a step can have */
+  /* Bytes of one micro-batch at its largest: */
+  size_t act_bytes;   /* the activation between two blocks, [T, D] */
+  size_t dhead_bytes; /* fp32 gradient of the head's input, [T, D] */
+  size_t stats_bytes; /* running softmax statistics of the head */
+  size_t work_bytes;  /* device workspace of any one compute call */
+  size_t logits_bytes; /* fp32 logits a PEN_STEP_LOGITS step returns; may be 0 */
+};
+
+static inline bool pen_workload_is_tied(const struct pen_workload *w)
+{
+  return w->rows_begin == w->head_begin;
+}
+
+/* Result of finishing a block's gradient. */
+struct pen_finish_result {
+  double *chunk_sumsq; /* out, one per PEN_NORM_CHUNK_ELEMS of the block */
+  uint64_t nonfinite;  /* out, elements that are Inf or NaN */
+};
+
+/* What the model computes.  `micro` counts within the step; the model's `ctx`
+ * holds that step's batches.  Every pointer is inside a slot the running task
+ * declared.  Weights and activations have the run's dtype (bf16 or fp32).
+ * Threads: gather, scatter and finish_rows run on the update lane, all else on
+ * the compute lane.  All return 0 or a negative code with its text set; none
+ * allocates, blocks or logs. */
+struct pen_compute {
+  void *ctx;
+
+  /* x[t] = row ids[t] of the embedding; tables[i] is block rows_begin + i. */
+  int (*gather)(void *ctx, size_t micro, const void *const *tables, void *x);
+
+  /* y = block(x).  saved: block's saved_bytes to fill, or NULL when backward
+   * will recompute (or there is none).  y never aliases x. */
+  int (*forward)(void *ctx, size_t block, size_t micro, const void *w,
+                 const void *x, void *y, void *saved, void *work);
+
+  /* d: in dL/dy, out dL/dx, in place.  grad [elems] += dL/dw.  saved NULL:
+   * forward is recomputed from x first, giving the same bits. */
+  int (*backward)(void *ctx, size_t block, size_t micro, const void *w,
+                  const void *x, const void *saved, void *d, float *grad,
+                  void *work);
+
+  /* Start of a micro-batch's softmax statistics. */
+  int (*head_begin)(void *ctx, size_t micro, float *stats);
+  /* Adds one block of the vocabulary to the statistics. */
+  int (*head_forward)(void *ctx, size_t block, size_t micro, const void *w,
+                      const void *x, float *stats, void *work);
+  /* Loss summed over the micro-batch's target tokens. */
+  int (*head_loss)(void *ctx, size_t micro, const float *stats,
+                   double *ret_loss);
+  /* dx (+)= of this block (first block of the head overwrites);
+   * grad [elems] += dL/dw.  Gradients are of the SUMMED loss. */
+  int (*head_backward)(void *ctx, size_t block, size_t micro, const void *w,
+                       const void *x, const float *stats, float *dx,
+                       float *grad, void *work);
+  /* d = dx rounded to the activations' dtype. */
+  int (*head_end)(void *ctx, size_t micro, const float *dx, void *d);
+  /* Fills this block's columns of the logits the caller asked for. */
+  int (*head_logits)(void *ctx, size_t block, size_t micro, const void *w,
+                     const void *x, float *logits, void *work);
+
+  /* grads[i] [elems of block rows_begin + i] += gradient rows of d, in token
+   * order. */
+  int (*scatter)(void *ctx, size_t micro, const void *d, float *const *grads);
+
+  /* stored [elems] = grad (+ extra where not NULL) rounded to the stored
+   * dtype; result over the STORED values.  finish runs on the device,
+   * finish_rows is the same arithmetic on the host. */
+  int (*finish)(void *ctx, size_t block, const float *grad, const float *extra,
+                void *stored, struct pen_finish_result *result);
+  int (*finish_rows)(void *ctx, size_t block, const float *grad,
+                     const float *extra, void *stored,
+                     struct pen_finish_result *result);
+};
+
+#endif
