@@ -74,8 +74,9 @@ struct pen_finish_result {
 struct pen_compute {
   void *ctx;
 
-  /* x[t] = row ids[t] of the embedding; tables[i] is block rows_begin + i. */
-  int (*gather)(void *ctx, size_t micro, const void *const *tables, void *x);
+  /* x[t] = row ids[t] of the embedding, for the tokens whose row lies in this
+   * rows block; the other rows of x are left alone. */
+  int (*gather)(void *ctx, size_t block, size_t micro, const void *w, void *x);
 
   /* y = block(x).  saved: block's saved_bytes to fill, or NULL when backward
    * will recompute (or there is none).  y never aliases x. */
@@ -107,9 +108,10 @@ struct pen_compute {
   int (*head_logits)(void *ctx, size_t block, size_t micro, const void *w,
                      const void *x, float *logits, void *work);
 
-  /* grads[i] [elems of block rows_begin + i] += gradient rows of d, in token
+  /* grad [elems] += the rows of d whose token lies in this rows block, in token
    * order. */
-  int (*scatter)(void *ctx, size_t micro, const void *d, float *const *grads);
+  int (*scatter)(void *ctx, size_t block, size_t micro, const void *d,
+                 float *grad);
 
   /* stored [elems] = grad (+ extra where not NULL) rounded to the stored
    * dtype; result over the STORED values.  finish runs on the device,
