@@ -1,0 +1,126 @@
+/* Every item once, by a known worker, visible to the caller afterwards; many
+ * calls in a row; idle workers use no CPU. */
+#include "base/pool.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "tests/test.h"
+
+enum { MAX_ITEMS = 1000, MAX_WORKERS = 8 };
+
+struct job {
+  uint32_t calls[MAX_ITEMS]; /* plain memory: the pool must order it */
+  size_t n_threads;
+  atomic_size_t per_worker[MAX_WORKERS];
+};
+
+static void mark(void *ctx, size_t item, size_t worker)
+{
+  struct job *job = ctx;
+  if (worker < job->n_threads)
+    atomic_fetch_add(&job->per_worker[worker], 1);
+  job->calls[item]++;
+}
+
+static void test_every_item_once(void **state)
+{
+  uint64_t seed = test_seed(11);
+  for (size_t n_threads = 1; n_threads <= 5; n_threads++) {
+    struct pen_pool *pool;
+    test_ok(pen_pool_create(n_threads, "pool", &pool));
+    assert_int_equal(pen_pool_n_threads(pool), n_threads);
+    static struct job job;
+    for (uint64_t round = 0; round < 2000; round++) {
+      memset(&job, 0, sizeof job);
+      job.n_threads = n_threads;
+      size_t n = pen_rng_below(seed, n_threads, round, round % 10 ? 9 : 999);
+      pen_pool_run(pool, n, mark, &job);
+      for (size_t i = 0; i < MAX_ITEMS; i++)
+        assert_int_equal(job.calls[i], i < n);
+      size_t total = 0;
+      for (size_t i = 0; i < n_threads; i++)
+        total += job.per_worker[i];
+      assert_int_equal(total, n);
+    }
+    pen_pool_free(&pool);
+    assert_null(pool);
+  }
+}
+
+static void nap(void *ctx, size_t item, size_t worker)
+{
+  struct job *job = ctx;
+  atomic_fetch_add(&job->per_worker[worker], 1);
+  usleep(20000);
+}
+
+static void test_workers_share(void **state)
+{
+  struct pen_pool *pool;
+  static struct job job;
+  test_ok(pen_pool_create(4, "pool", &pool));
+  usleep(5000); /* all asleep: they must be woken */
+  pen_pool_run(pool, 8, nap, &job);
+  for (size_t i = 0; i < 4; i++)
+    assert_true(job.per_worker[i] >= 1);
+  pen_pool_free(&pool);
+}
+
+/* Pauses between calls of about the spin time hit the edge between spinning
+ * and sleeping, on both sides. */
+static void test_edge_of_sleep(void **state)
+{
+  uint64_t seed = test_seed(12);
+  struct pen_pool *pool;
+  static struct job job;
+  test_ok(pen_pool_create(3, "pool", &pool));
+  for (uint64_t round = 0; round < 3000; round++) {
+    memset(&job, 0, sizeof job);
+    job.n_threads = 3;
+    pen_pool_run(pool, 3, mark, &job);
+    for (size_t i = 0; i < 3; i++)
+      assert_int_equal(job.calls[i], 1);
+    struct timespec pause = { 0, (long)pen_rng_below(seed, 0, round, 60000) };
+    nanosleep(&pause, NULL);
+  }
+  pen_pool_free(&pool);
+}
+
+static void test_idle_is_free(void **state)
+{
+  struct pen_pool *pool;
+  test_ok(pen_pool_create(4, "pool", &pool));
+  usleep(20000);
+  struct timespec before, after;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+  usleep(200000);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+  double used_s = (double)(after.tv_sec - before.tv_sec) +
+                  1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+  assert_true(used_s < 0.02); /* 3 burning workers would use 0.2 and more */
+  pen_pool_free(&pool);
+}
+
+static void test_refuses_none(void **state)
+{
+  struct pen_pool *pool = NULL;
+  test_fails(pen_pool_create(0, "pool", &pool), EINVAL, "0 threads");
+  assert_null(pool);
+  pen_pool_free(&pool);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_every_item_once),
+    cmocka_unit_test(test_workers_share),
+    cmocka_unit_test(test_edge_of_sleep),
+    cmocka_unit_test(test_idle_is_free),
+    cmocka_unit_test(test_refuses_none),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
