@@ -1,0 +1,264 @@
+/* Running penstock-prepare.
+ *
+ * Main thread, before training.  The child gets /dev/null as standard input and
+ * output and a pipe as standard error, whose last line is its word to the user.
+ *
+ * Disadvantage: no progress is shown while the tool runs; only its last line
+ * is passed on. */
+#include "src/data/prepare.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "src/data/sha256.h"
+#include "src/data/tokens.h"
+
+#define TOOL "penstock-prepare"
+#define TOOL_VERSION "1" /* part of the cache key; raised when its output changes */
+#define MOST_ARGUMENTS 64
+#define LINE_BYTES 512
+
+extern char **environ;
+
+static int not_found(void)
+{
+  return pen_error_set(-ENOENT, "text is turned into tokens by " TOOL ", which is not "
+                       "installed: run tools/setup, or pip install ./prepare, or name it in "
+                       "$PENSTOCK_PREPARE");
+}
+
+/* `folder`/.venv/bin/TOOL for the program's folder and each one above it. */
+static bool find_beside_program(char *ret_path, size_t path_bytes)
+{
+  char folder[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+
+  if (n <= 0)
+    return false;
+  folder[n] = 0;
+  for (char *slash; (slash = strrchr(folder, '/'));) {
+    *slash = 0;
+    int length = snprintf(ret_path, path_bytes, "%s/.venv/bin/" TOOL, folder);
+    if (length > 0 && (size_t)length < path_bytes && access(ret_path, X_OK) == 0)
+      return true;
+  }
+  return false;
+}
+
+static bool find_on_path(char *ret_path, size_t path_bytes)
+{
+  const char *at = getenv("PATH");
+
+  while (at && *at) {
+    size_t n = strcspn(at, ":");
+    int length = snprintf(ret_path, path_bytes, "%.*s/" TOOL, (int)n, at);
+    if (n && length > 0 && (size_t)length < path_bytes && access(ret_path, X_OK) == 0)
+      return true;
+    at += n + (at[n] == ':');
+  }
+  return false;
+}
+
+int pen_prepare_find(char *ret_path, size_t path_bytes)
+{
+  const char *named = getenv("PENSTOCK_PREPARE");
+
+  if (named && *named) {
+    if (access(named, X_OK) < 0)
+      return pen_error_set(-errno, "$PENSTOCK_PREPARE names %s, which cannot be run", named);
+    if (snprintf(ret_path, path_bytes, "%s", named) >= (int)path_bytes)
+      return pen_error_set(-ENAMETOOLONG, "$PENSTOCK_PREPARE is too long");
+    return 0;
+  }
+  if (find_beside_program(ret_path, path_bytes) || find_on_path(ret_path, path_bytes))
+    return 0;
+  return not_found();
+}
+
+/* Keeps the last line that is not empty of what comes through `fd`. */
+static void last_line(int fd, char line[LINE_BYTES])
+{
+  char current[LINE_BYTES], chunk[4096];
+  size_t n_current = 0;
+  ssize_t n;
+
+  line[0] = 0;
+  while ((n = read(fd, chunk, sizeof chunk)) != 0) {
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      break;
+    for (ssize_t i = 0; i < n; i++) {
+      if (chunk[i] != '\n' && n_current < sizeof current - 1) {
+        current[n_current++] = chunk[i];
+      } else if (chunk[i] == '\n' && n_current) {
+        memcpy(line, current, n_current);
+        line[n_current] = 0;
+        n_current = 0;
+      }
+    }
+  }
+  if (n_current) {
+    memcpy(line, current, n_current);
+    line[n_current] = 0;
+  }
+}
+
+/* Starts `argv`; *ret_fd reads its standard error. */
+static int tool_spawn(char *const *argv, pid_t *ret_pid, int *ret_fd)
+{
+  posix_spawn_file_actions_t actions;
+  int ends[2];
+  int r;
+
+  if (pipe2(ends, O_CLOEXEC) < 0)
+    return pen_error_set(-errno, "cannot make a pipe to %s", argv[0]);
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+  r = posix_spawn(ret_pid, argv[0], &actions, NULL, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (r) {
+    close(ends[0]);
+    return pen_error_set(-r, "cannot run %s", argv[0]);
+  }
+  *ret_fd = ends[0];
+  return 0;
+}
+
+int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes)
+{
+  char tool[PATH_MAX], line[LINE_BYTES];
+  char *argv[MOST_ARGUMENTS + 2] = { tool };
+  pid_t pid;
+  int fd = -1, status;
+  int r = pen_prepare_find(tool, sizeof tool);
+
+  if (r < 0)
+    return r;
+  for (size_t i = 0; arguments[i]; i++) {
+    if (i == MOST_ARGUMENTS)
+      return pen_error_set(PEN_EUSAGE, "more than %d arguments for " TOOL, MOST_ARGUMENTS);
+    argv[i + 1] = (char *)(uintptr_t)arguments[i]; /* posix_spawn does not write to them */
+  }
+  r = tool_spawn(argv, &pid, &fd);
+  if (r < 0)
+    return r;
+  last_line(fd, line);
+  close(fd);
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR)
+      return pen_error_set(-errno, "cannot wait for %s", tool);
+  if (WIFSIGNALED(status))
+    return pen_error_set(PEN_ESTOPPED, "%s was ended by signal %d", tool, WTERMSIG(status));
+  if (WEXITSTATUS(status))
+    return pen_error_set(WEXITSTATUS(status) == 2 ? PEN_EUSAGE : PEN_EFORMAT, "%s",
+                         line[0] ? line : TOOL " failed without a word");
+  if (ret_note)
+    snprintf(ret_note, note_bytes, "%s", line);
+  return 0;
+}
+
+static void key_add(struct pen_sha256 *sha, const char *text)
+{
+  pen_sha256_add(sha, text, strlen(text) + 1);
+}
+
+/* Path, size and time of a file; of a directory only the path, so that it is
+ * read anew each time. */
+static int key_add_file(struct pen_sha256 *sha, const char *path, bool *ret_directory)
+{
+  char real[PATH_MAX], stamp[96];
+  struct stat st;
+
+  if (!realpath(path, real) || stat(real, &st) < 0)
+    return pen_error_set(-errno, "cannot find %s", path);
+  snprintf(stamp, sizeof stamp, "%jd %jd %ld", (intmax_t)st.st_size,
+           (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+  key_add(sha, real);
+  *ret_directory = S_ISDIR(st.st_mode);
+  key_add(sha, *ret_directory ? "directory" : stamp);
+  return 0;
+}
+
+static int key_add_tokenizer(struct pen_sha256 *sha, const char *tokenizer)
+{
+  uint8_t digest[PEN_SHA256_BYTES] = { 0 };
+  struct stat st;
+  bool found;
+
+  if (stat(tokenizer, &st) < 0)
+    return pen_error_set(-errno, "cannot find the tokenizer %s", tokenizer);
+  if (!S_ISDIR(st.st_mode))
+    return pen_sha256_add_file(sha, tokenizer);
+  int r = pen_tokens_hash_tokenizer(tokenizer, digest, &found);
+  if (r < 0)
+    return r;
+  if (!found)
+    return pen_error_set(PEN_EFORMAT, "there is no tokenizer.json in %s", tokenizer);
+  pen_sha256_add(sha, digest, sizeof digest);
+  /* It says whether begin and end tokens are added. */
+  char config[PATH_MAX];
+  if (snprintf(config, sizeof config, "%s/tokenizer_config.json", tokenizer) <
+        (int)sizeof config && access(config, R_OK) == 0)
+    return pen_sha256_add_file(sha, config);
+  return 0;
+}
+
+int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
+                       size_t path_bytes, char *ret_note, size_t note_bytes)
+{
+  const char *arguments[10];
+  size_t n = 0;
+  struct pen_sha256 sha;
+  uint8_t digest[PEN_SHA256_BYTES];
+  char hex[2 * PEN_SHA256_BYTES + 1], path[PATH_MAX];
+  bool directory = false;
+  int r;
+
+  pen_sha256_begin(&sha);
+  key_add(&sha, TOOL_VERSION);
+  key_add(&sha, request->completion_only ? "completion" : "all");
+  r = key_add_file(&sha, request->data, &directory);
+  if (r == 0)
+    r = key_add_tokenizer(&sha, request->tokenizer);
+  if (r < 0)
+    return r;
+  pen_sha256_end(&sha, digest);
+  pen_sha256_hex(digest, hex);
+  if (snprintf(path, sizeof path, "%s/%.24s" PEN_TOKENS_SUFFIX, request->cache_dir, hex) >=
+      (int)(sizeof path < path_bytes ? sizeof path : path_bytes))
+    return pen_error_set(-ENAMETOOLONG, "the cache path %s is too long", request->cache_dir);
+  if (mkdir(request->cache_dir, 0777) < 0 && errno != EEXIST)
+    return pen_error_set(-errno, "cannot make the cache %s", request->cache_dir);
+  if (ret_note && note_bytes)
+    ret_note[0] = 0;
+  if (directory || access(path, R_OK) < 0) {
+    arguments[n++] = "--tokenizer";
+    arguments[n++] = request->tokenizer;
+    arguments[n++] = "--output";
+    arguments[n++] = path;
+    if (request->completion_only)
+      arguments[n++] = "--completion-only";
+    arguments[n++] = "--"; /* a path may begin with a dash */
+    arguments[n++] = request->data;
+    arguments[n] = NULL;
+    r = pen_prepare_run(arguments, ret_note, note_bytes);
+    if (r < 0)
+      return r;
+  }
+  memcpy(ret_path, path, strlen(path) + 1);
+  return 0;
+}

@@ -1,0 +1,38 @@
+/* prepare.h: have text turned into a token file by the tool penstock-prepare.
+ *
+ * The tool is Python (docs/FORMATS.md); this side finds it, runs it and passes
+ * on what it says.  Nothing here is called while training runs. */
+#ifndef PEN_SRC_DATA_PREPARE_H
+#define PEN_SRC_DATA_PREPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Where the tool is: $PENSTOCK_PREPARE, else .venv/bin/penstock-prepare in the
+ * folder of the running program or one above it, else on PATH.  Writes it to
+ * ret_path[path_bytes].  -ENOENT, saying how to install it, where there is
+ * none. */
+int pen_prepare_find(char *ret_path, size_t path_bytes);
+
+/* Runs the tool with `arguments` (ended by NULL, without the program name) and
+ * waits.  On success the last line it wrote to standard error (its summary) is
+ * in ret_note[note_bytes], which may be NULL.  On failure that line is the
+ * error text: -PEN_EFORMAT where the tool refused the data (exit 1),
+ * -PEN_EUSAGE for its exit 2, -ENOENT where it is not installed. */
+int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes);
+
+struct pen_prepare_request {
+  const char *data;       /* text file, directory or JSON/JSONL records */
+  const char *tokenizer;  /* model directory or tokenizer.json */
+  const char *cache_dir;  /* made where missing (one level) */
+  bool completion_only;   /* only the completion's tokens are targets */
+};
+
+/* The token file of `request` in cache_dir, made if it is not there yet: its
+ * name is a hash of the data's path, size and time, the tokenizer and the
+ * options.  Writes the path to ret_path[path_bytes] and the tool's summary to
+ * ret_note (may be NULL; "" where the file was there). */
+int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
+                       size_t path_bytes, char *ret_note, size_t note_bytes);
+
+#endif

@@ -1,0 +1,121 @@
+/* Running the tool, with shell scripts in its place: found, its last line, its
+ * exit codes, its cache. */
+#include "tests/data/test.h"
+#include "tests/data/token_writer.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/data/prepare.h"
+
+/* A script in the tool's place; named by $PENSTOCK_PREPARE. */
+static void tool_is(const char *script)
+{
+  char text[1024];
+  int n = snprintf(text, sizeof text, "#!/bin/sh\n%s\n", script);
+  const char *path = test_file("tool", text, (size_t)n);
+
+  assert_int_equal(chmod(path, 0755), 0);
+  assert_int_equal(setenv("PENSTOCK_PREPARE", path, 1), 0);
+}
+
+static const char *const no_arguments[] = { NULL };
+
+static void last_line_is_passed_on(void **state)
+{
+  char note[64];
+
+  tool_is("echo noise; echo first >&2; printf 'last word\\n\\n' >&2");
+  assert_done(pen_prepare_run(no_arguments, note, sizeof note));
+  assert_string_equal(note, "last word");
+  tool_is("printf 'no end of line' >&2");
+  assert_done(pen_prepare_run(no_arguments, note, sizeof note));
+  assert_string_equal(note, "no end of line");
+  assert_done(pen_prepare_run(no_arguments, NULL, 0));
+}
+
+static void failures_keep_their_text(void **state)
+{
+  tool_is("echo Traceback >&2; echo 'line 3 of x.jsonl is no JSON' >&2; exit 1");
+  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EFORMAT, "line 3 of x.jsonl");
+  tool_is("echo 'no such option' >&2; exit 2");
+  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EUSAGE, "no such option");
+  tool_is("exit 1");
+  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EFORMAT, "without a word");
+  tool_is("kill -9 $$");
+  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_ESTOPPED, "signal 9");
+}
+
+static void missing_tool_says_how_to_install_it(void **state)
+{
+  char path[PATH_MAX], *old_path = strdup(getenv("PATH"));
+
+  setenv("PENSTOCK_PREPARE", "/nonexistent/penstock-prepare", 1);
+  assert_refused(pen_prepare_find(path, sizeof path), ENOENT, "/nonexistent/penstock-prepare");
+  unsetenv("PENSTOCK_PREPARE");
+  setenv("PATH", "/nonexistent", 1);
+  pen_error_clear();
+  int r = pen_prepare_find(path, sizeof path);
+  if (r == -ENOENT) /* else there is a .venv beside the build, which is as it should be */
+    assert_non_null(strstr(pen_error_text(), "tools/setup"));
+  else
+    assert_non_null(strstr(path, ".venv/bin/penstock-prepare"));
+  pen_error_clear();
+  setenv("PATH", old_path, 1);
+  free(old_path);
+}
+
+/* The script writes its count of runs, so that a second run would show. */
+static void cache_is_used_until_something_changes(void **state)
+{
+  char path[PATH_MAX], again[PATH_MAX], note[64];
+  struct pen_prepare_request request = { .completion_only = false };
+  char *data = strdup(test_file("data.txt", "text", 4));
+  char *model = strdup(test_path("model")), *cache = strdup(test_path("cache"));
+
+  request.data = data;
+  request.tokenizer = model;
+  request.cache_dir = cache;
+  assert_int_equal(mkdir(model, 0777), 0);
+  assert_refused(pen_prepare_cached(&request, path, sizeof path, note, sizeof note),
+                 PEN_EFORMAT, "no tokenizer.json");
+  test_file("model/tokenizer.json", "{}", 2);
+  /* --tokenizer MODEL --output PATH [--completion-only] -- DATA */
+  tool_is("test \"$1\" = --tokenizer && test \"$3\" = --output || exit 2\n"
+          "echo x > \"$4\"; echo \"made $5 $6 $#\" >&2");
+  assert_done(pen_prepare_cached(&request, path, sizeof path, note, sizeof note));
+  assert_int_equal(access(path, R_OK), 0);
+  assert_int_equal(strncmp(note, "made -- ", 8), 0);
+  assert_done(pen_prepare_cached(&request, again, sizeof again, note, sizeof note));
+  assert_string_equal(path, again);
+  assert_string_equal(note, "");
+  request.completion_only = true;
+  assert_done(pen_prepare_cached(&request, again, sizeof again, note, sizeof note));
+  assert_string_not_equal(path, again);
+  assert_string_equal(note, "made --completion-only -- 7");
+  request.completion_only = false;
+  test_file("data.txt", "other text", 10);
+  assert_done(pen_prepare_cached(&request, again, sizeof again, note, sizeof note));
+  assert_string_not_equal(path, again);
+  test_file("model/tokenizer.json", "{ }", 3);
+  assert_done(pen_prepare_cached(&request, path, sizeof path, note, sizeof note));
+  assert_string_not_equal(path, again);
+  free(data);
+  free(model);
+  free(cache);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(last_line_is_passed_on),
+    cmocka_unit_test(failures_keep_their_text),
+    cmocka_unit_test(missing_tool_says_how_to_install_it),
+    cmocka_unit_test(cache_is_used_until_something_changes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
