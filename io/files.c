@@ -1,0 +1,265 @@
+/* files.c: whole reads, durable writes, folders replaced in one step.
+ *
+ * No state; any thread.  Disadvantage: every durable write syncs by itself,
+ * which is dear for many small files; we have a handful. */
+#include "io/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+int pen_files_read_at(int fd, const char *path, void *out, size_t n,
+                      uint64_t offset)
+{
+  for (size_t got = 0; got < n;) {
+    ssize_t r = pread(fd, (char *)out + got, n - got, (off_t)(offset + got));
+    if (r < 0 && errno == EINTR)
+      continue;
+    if (r < 0)
+      return pen_error_set(-errno,
+                           "cannot read %zu bytes at offset %" PRIu64 " of %s",
+                           n - got, offset + got, path);
+    if (r == 0)
+      return pen_error_set(-PEN_ESHORT,
+                           "unexpected end of file at byte %" PRIu64 " of %s",
+                           offset + got, path);
+    got += (size_t)r;
+  }
+  return 0;
+}
+
+int pen_files_write_at(int fd, const char *path, const void *bytes, size_t n,
+                       uint64_t offset)
+{
+  for (size_t put = 0; put < n;) {
+    ssize_t r = pwrite(fd, (const char *)bytes + put, n - put,
+                       (off_t)(offset + put));
+    if (r < 0 && errno == EINTR)
+      continue;
+    if (r <= 0)
+      return pen_error_set(r ? -errno : -EIO,
+                           "cannot write %zu bytes at offset %" PRIu64 " of %s",
+                           n - put, offset + put, path);
+    put += (size_t)r;
+  }
+  return 0;
+}
+
+int pen_files_reserve(int fd, const char *path, uint64_t n_bytes)
+{
+  if (!n_bytes)
+    return 0;
+  int rc;
+  do
+    rc = fallocate(fd, 0, 0, (off_t)n_bytes) ? errno : 0;
+  while (rc == EINTR);
+  if (rc == EOPNOTSUPP || rc == ENOSYS)
+    rc = ftruncate(fd, (off_t)n_bytes) ? errno : 0;
+  if (!rc)
+    return 0;
+  struct statvfs fs;
+  uint64_t free_bytes =
+      fstatvfs(fd, &fs) ? 0 : (uint64_t)fs.f_bavail * fs.f_frsize;
+  return pen_error_set(-rc,
+                       "cannot make %s %" PRIu64 " bytes long, %" PRIu64
+                       " are free there", path, n_bytes, free_bytes);
+}
+
+int pen_files_read_whole(const char *path, size_t max_bytes, char **ret_bytes,
+                         size_t *ret_n)
+{
+  int rc = 0;
+  char *bytes = NULL;
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return pen_error_set(-errno, "cannot open %s", path);
+  if (fstat(fd, &st))
+    rc = pen_error_set(-errno, "cannot stat %s", path);
+  else if (!S_ISREG(st.st_mode))
+    rc = pen_error_set(-PEN_EFORMAT, "%s is not a regular file", path);
+  else if ((uint64_t)st.st_size > max_bytes)
+    rc = pen_error_set(-PEN_EFORMAT,
+                       "%s has %" PRIu64 " bytes, at most %zu are read", path,
+                       (uint64_t)st.st_size, max_bytes);
+  if (rc)
+    goto out;
+  size_t n = (size_t)st.st_size;
+  bytes = malloc(n + 1);
+  if (!bytes) {
+    rc = pen_error_set(-ENOMEM, "cannot read %s (%zu bytes)", path, n);
+    goto out;
+  }
+  rc = pen_files_read_at(fd, path, bytes, n, 0);
+  if (rc)
+    goto out;
+  bytes[n] = '\0';
+  *ret_bytes = bytes;
+  *ret_n = n;
+  bytes = NULL;
+out:
+  free(bytes);
+  close(fd);
+  return rc;
+}
+
+int pen_files_write_whole(const char *path, const void *bytes, size_t n)
+{
+  char tmp[PATH_MAX];
+  if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+    return pen_error_set(-ENAMETOOLONG, "cannot write %s", path);
+  int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return pen_error_set(-errno, "cannot create %s", tmp);
+  int rc = pen_files_write_at(fd, tmp, bytes, n, 0);
+  if (!rc && fsync(fd))
+    rc = pen_error_set(-errno, "cannot sync %s", tmp);
+  if (close(fd) && !rc)
+    rc = pen_error_set(-errno, "cannot close %s", tmp);
+  if (!rc && rename(tmp, path))
+    rc = pen_error_set(-errno, "cannot rename %s to %s", tmp, path);
+  if (rc) {
+    unlink(tmp);
+    return rc;
+  }
+  return pen_files_sync_parent(path);
+}
+
+int pen_files_copy(const char *from, const char *to)
+{
+  char *bytes = NULL;
+  size_t n = 0;
+  int rc = pen_files_read_whole(from, (size_t)1 << 30, &bytes, &n);
+  if (!rc)
+    rc = pen_files_write_whole(to, bytes, n);
+  free(bytes);
+  return rc;
+}
+
+bool pen_files_exists(const char *path) { return access(path, F_OK) == 0; }
+
+int pen_files_sync_dir(const char *path)
+{
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return pen_error_set(-errno, "cannot open the folder %s", path);
+  int rc = fsync(fd) ? pen_error_set(-errno, "cannot sync the folder %s", path)
+                     : 0;
+  close(fd);
+  return rc;
+}
+
+/* parent [PATH_MAX] = the folder that holds path ("." for a bare name). */
+static int parent_of(const char *path, char *parent)
+{
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/')
+    n--;
+  while (n && path[n - 1] != '/')
+    n--;
+  while (n > 1 && path[n - 1] == '/')
+    n--;
+  if (n >= PATH_MAX)
+    return pen_error_set(-ENAMETOOLONG, "cannot use the path %.80s...", path);
+  memcpy(parent, n ? path : ".", n ? n : 1);
+  parent[n ? n : 1] = '\0';
+  return 0;
+}
+
+int pen_files_sync_parent(const char *path)
+{
+  char parent[PATH_MAX];
+  int rc = parent_of(path, parent);
+  return rc ? rc : pen_files_sync_dir(parent);
+}
+
+int pen_files_make_dirs(const char *path)
+{
+  struct stat st;
+  if (!mkdir(path, 0777))
+    return 0;
+  int failure = errno;
+  if (failure == EEXIST && !stat(path, &st) && S_ISDIR(st.st_mode))
+    return 0;
+  if (failure == EEXIST)
+    return pen_error_set(-ENOTDIR, "cannot make the folder %s: a file is there",
+                         path);
+  char parent[PATH_MAX];
+  int rc = parent_of(path, parent);
+  if (!rc && failure == ENOENT && strcmp(parent, path)) {
+    rc = pen_files_make_dirs(parent);
+    if (rc)
+      return rc;
+    failure = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+  }
+  if (!rc && failure)
+    rc = pen_error_set(-failure, "cannot make the folder %s", path);
+  return rc;
+}
+
+int pen_files_remove_flat_dir(const char *path)
+{
+  DIR *dir = opendir(path);
+  if (!dir)
+    return errno == ENOENT
+               ? 0
+               : pen_error_set(-errno, "cannot open the folder %s", path);
+  int rc = 0;
+  struct dirent *entry;
+  while (!rc && (entry = readdir(dir))) {
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+      continue;
+    if (unlinkat(dirfd(dir), entry->d_name, 0))
+      rc = pen_error_set(errno == EISDIR ? -ENOTEMPTY : -errno,
+                         "cannot remove %s/%s", path, entry->d_name);
+  }
+  closedir(dir);
+  if (!rc && rmdir(path))
+    rc = pen_error_set(-errno, "cannot remove the folder %s", path);
+  return rc;
+}
+
+/* Where two folders cannot be exchanged at once: for a moment neither has the
+ * name, but the old one is whole under `old`. */
+static int replace_in_two_steps(const char *from, const char *to)
+{
+  char old[PATH_MAX];
+  if (snprintf(old, sizeof old, "%s.old", to) >= (int)sizeof old)
+    return pen_error_set(-ENAMETOOLONG, "cannot replace %s", to);
+  int rc = pen_files_remove_flat_dir(old);
+  if (!rc && rename(to, old))
+    rc = pen_error_set(-errno, "cannot rename %s to %s", to, old);
+  if (!rc && rename(from, to)) {
+    rc = pen_error_set(-errno, "cannot rename %s to %s", from, to);
+    rename(old, to);
+  }
+  if (!rc)
+    rc = pen_files_sync_parent(to);
+  return rc ? rc : pen_files_remove_flat_dir(old);
+}
+
+int pen_files_replace_dir(const char *from, const char *to)
+{
+  if (!pen_files_exists(to)) {
+    if (rename(from, to))
+      return pen_error_set(-errno, "cannot rename %s to %s", from, to);
+    return pen_files_sync_parent(to);
+  }
+  if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
+    if (errno == EINVAL || errno == ENOSYS)
+      return replace_in_two_steps(from, to);
+    return pen_error_set(-errno, "cannot exchange %s and %s", from, to);
+  }
+  int rc = pen_files_sync_parent(to);
+  return rc ? rc : pen_files_remove_flat_dir(from);
+}

@@ -1,0 +1,52 @@
+/* files.h: small files and folders handled so that what has a name is whole. */
+#ifndef PEN_IO_FILES_H
+#define PEN_IO_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* out [n] = the file's bytes from offset on; -PEN_ESHORT when it ends before.
+ * path is for messages. */
+int pen_files_read_at(int fd, const char *path, void *out, size_t n,
+                      uint64_t offset);
+
+/* All n bytes at offset. */
+int pen_files_write_at(int fd, const char *path, const void *bytes, size_t n,
+                       uint64_t offset);
+
+/* Makes an empty file n bytes long with room on the drive for them; -ENOSPC
+ * says how many are needed and free.  Where the file system cannot reserve,
+ * only the length is set. */
+int pen_files_reserve(int fd, const char *path, uint64_t n_bytes);
+
+/* *ret_bytes = the whole file, NUL-terminated, to be freed by the caller.
+ * -PEN_EFORMAT above max_bytes, or when it is not a regular file. */
+int pen_files_read_whole(const char *path, size_t max_bytes, char **ret_bytes,
+                         size_t *ret_n);
+
+/* path = these bytes, through path.tmp, synced and renamed. */
+int pen_files_write_whole(const char *path, const void *bytes, size_t n);
+
+/* The same with the bytes of another file. */
+int pen_files_copy(const char *from, const char *to);
+
+bool pen_files_exists(const char *path);
+
+/* Syncs a folder; its entries are durable then. */
+int pen_files_sync_dir(const char *path);
+/* Syncs the folder that holds `path`. */
+int pen_files_sync_parent(const char *path);
+
+/* Makes a folder and those above it. */
+int pen_files_make_dirs(const char *path);
+
+/* Removes a folder of plain files; a folder inside it is -ENOTEMPTY.  Absent is
+ * fine. */
+int pen_files_remove_flat_dir(const char *path);
+
+/* Makes the folder `from` be `to`, in one step where the file system can: `to`
+ * as it was is removed after that.  `from` must be synced. */
+int pen_files_replace_dir(const char *from, const char *to);
+
+#endif
