@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Where the tool is: $PENSTOCK_PREPARE, else .venv/bin/penstock-prepare in the
  * folder of the running program or one above it, else on PATH.  Writes it to
@@ -34,5 +35,14 @@ struct pen_prepare_request {
  * ret_note (may be NULL; "" where the file was there). */
 int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
                        size_t path_bytes, char *ret_note, size_t note_bytes);
+
+/* Text to ids as a prompt: with the tokenizer's begin token, without its end
+ * token.  The caller owns *ret_ids (free).  Errors as pen_prepare_run. */
+int pen_prepare_encode(const char *tokenizer, const char *text, uint32_t **ret_ids,
+                       size_t *ret_n);
+
+/* Ids to text, special tokens left out.  The caller owns *ret_text (free). */
+int pen_prepare_decode(const char *tokenizer, const uint32_t *ids, size_t n,
+                       char **ret_text);
 
 #endif

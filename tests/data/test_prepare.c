@@ -109,6 +109,35 @@ static void cache_is_used_until_something_changes(void **state)
   free(cache);
 }
 
+/* The script shows what it was given and answers with what the test wants. */
+static void encode_and_decode_are_filters(void **state)
+{
+  const uint32_t ids[] = { 7, 0, 4294967295u };
+  uint32_t *got;
+  char *text;
+  size_t n;
+
+  tool_is("test \"$*\" = '--tokenizer model --encode' || exit 2\n"
+          "test \"$(cat)\" = 'some text' && echo 1 22 4294967295");
+  assert_done(pen_prepare_encode("model", "some text", &got, &n));
+  assert_int_equal(n, 3);
+  assert_int_equal(got[1], 22);
+  assert_int_equal(got[2], 4294967295u);
+  free(got);
+  tool_is("cat > /dev/null; echo");
+  assert_done(pen_prepare_encode("model", "", &got, &n));
+  assert_int_equal(n, 0);
+  free(got);
+  tool_is("echo 1 two");
+  assert_refused(pen_prepare_encode("model", "", &got, &n), PEN_EFORMAT, "two");
+  tool_is("test \"$3\" = --decode || exit 2; cat");
+  assert_done(pen_prepare_decode("model", ids, 3, &text));
+  assert_string_equal(text, "7 0 4294967295 ");
+  free(text);
+  tool_is("echo 'no such id' >&2; exit 1");
+  assert_refused(pen_prepare_decode("model", ids, 3, &text), PEN_EFORMAT, "no such id");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -116,6 +145,7 @@ int main(void)
     cmocka_unit_test(failures_keep_their_text),
     cmocka_unit_test(missing_tool_says_how_to_install_it),
     cmocka_unit_test(cache_is_used_until_something_changes),
+    cmocka_unit_test(encode_and_decode_are_filters),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
