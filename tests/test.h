@@ -35,6 +35,7 @@
  * standing error is cleared. */
 #define test_fails(call, code, part)                                          \
   do {                                                                        \
+    pen_error_clear();                                                        \
     int test_r_ = (call);                                                     \
     if (test_r_ != -(code))                                                   \
       fail_msg("%s returned %d, not %d: %s", #call, test_r_, -(code),         \

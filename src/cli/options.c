@@ -1,0 +1,301 @@
+/* options.c: every option of penstock, once.
+ *
+ * The table drives the parser, config files, help, --dump-config, the fuzzer
+ * and the test that no row is dead.  Names are those of transformers and TRL;
+ * aliases are other trainers' words.  Each row's type is checked against its
+ * field at compile time.  Disadvantage: rows are wide. */
+#include "src/cli/options.h"
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "src/cli/config_file.h"
+#include "src/cli/verb.h"
+
+/* The field's offset; does not compile if the field has another type. */
+#define OFFSET(field, type)                                                   \
+  (offsetof(struct pen_config, field) +                                       \
+   0 * sizeof(_Generic(((struct pen_config *)0)->field, type: 0)))
+
+#define STRING(field) PEN_OPTION_STRING, OFFSET(field, char *)
+#define LIST(field) PEN_OPTION_LIST, OFFSET(field, struct pen_option_list)
+#define U64(field) PEN_OPTION_U64, OFFSET(field, uint64_t)
+#define DOUBLE(field) PEN_OPTION_DOUBLE, OFFSET(field, double)
+#define SIZE(field) PEN_OPTION_SIZE, OFFSET(field, uint64_t)
+#define BOOL(field) PEN_OPTION_BOOL, OFFSET(field, bool)
+#define ENUM(field) PEN_OPTION_ENUM, OFFSET(field, int)
+
+#define T PEN_VERB_TRAIN
+#define E PEN_VERB_EVAL
+#define G PEN_VERB_GENERATE
+#define N PEN_VERB_INIT
+#define I PEN_VERB_INSPECT
+#define COMPUTES (T | E | G)
+#define ALL (T | E | G | N | I)
+
+#define WORDS(name) static const struct pen_option_word name[]
+
+WORDS(auto_words) = { { "auto", PEN_CONFIG_AUTO }, { 0 } };
+WORDS(none_words) = { { "none", 0 }, { 0 } };
+WORDS(max_steps_words) = { { "auto", 0 }, { "-1", 0 }, { 0 } };
+WORDS(place_words) = {
+  { "auto", PEN_CONFIG_PLACE_AUTO },
+  { "none", PEN_CONFIG_PLACE_NONE },
+  { "cpu", PEN_CONFIG_PLACE_CPU },
+  { "nvme", PEN_CONFIG_PLACE_NVME },
+  { 0 },
+};
+WORDS(gradient_place_words) = {
+  { "auto", PEN_CONFIG_PLACE_AUTO },
+  { "cpu", PEN_CONFIG_PLACE_CPU },
+  { "nvme", PEN_CONFIG_PLACE_NVME },
+  { 0 },
+};
+WORDS(dtype_words) = {
+  { "auto", PEN_CONFIG_DTYPE_AUTO },
+  { "bf16", PEN_CONFIG_DTYPE_BF16 },
+  { "fp32", PEN_CONFIG_DTYPE_FP32 },
+  { 0 },
+};
+WORDS(gemm_words) = {
+  { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 }, { 0 },
+};
+WORDS(isa_words) = {
+  { "auto", 0 }, { "scalar", 0 }, { "neon", 0 }, { "avx2", 0 }, { "avx512", 0 },
+  { 0 },
+};
+WORDS(schedule_words) = {
+  { "constant", PEN_CONFIG_SCHEDULE_CONSTANT },
+  { "linear", PEN_CONFIG_SCHEDULE_LINEAR },
+  { "cosine", PEN_CONFIG_SCHEDULE_COSINE },
+  { "warmup_stable_decay", PEN_CONFIG_SCHEDULE_WSD },
+  { "wsd", PEN_CONFIG_SCHEDULE_WSD },
+  { "constant_with_warmup", PEN_CONFIG_SCHEDULE_CONSTANT },
+  { "cosine_with_min_lr", PEN_CONFIG_SCHEDULE_COSINE },
+  { 0 },
+};
+WORDS(host_mode_words) = {
+  { "unified", PEN_CONFIG_HOST_UNIFIED },
+  { "discrete", PEN_CONFIG_HOST_DISCRETE },
+  { 0 },
+};
+WORDS(durability_words) = {
+  { "step", PEN_CONFIG_DURABILITY_STEP },
+  { "none", PEN_CONFIG_DURABILITY_NONE },
+  { 0 },
+};
+WORDS(state_words) = {
+  { "keep", PEN_CONFIG_STATE_KEEP },
+  { "discard", PEN_CONFIG_STATE_DISCARD },
+  { 0 },
+};
+WORDS(format_words) = {
+  { "text", PEN_CONFIG_OUTPUT_TEXT }, { "json", PEN_CONFIG_OUTPUT_JSON }, { 0 },
+};
+WORDS(log_words) = {
+  { "error", PEN_LOG_ERROR }, { "warn", PEN_LOG_WARN },
+  { "info", PEN_LOG_INFO },   { "debug", PEN_LOG_DEBUG },
+  { 0 },
+};
+WORDS(recompute_words) = {
+  { "auto", PEN_CONFIG_RECOMPUTE_AUTO },
+  { "none", 0 },
+  { "all", PEN_CONFIG_RECOMPUTE_ALL },
+  { 0 },
+};
+
+#define DATA "data"
+#define OUTPUT "output"
+#define TRAINING "training"
+#define NUMERICS "numerics (what may change the numbers; fixed at a run's start)"
+#define PLACEMENT "placement (never changes the numbers)"
+#define SAMPLING "sampling"
+
+/* name, aliases, letter, type and field, default, words, min, max,
+ * verbs, required by, group, metavar, help */
+static const struct pen_option table[] = {
+  { "help", NULL, 'h', BOOL(help), NULL, NULL, 0, 0,
+    ALL, 0, NULL, NULL, "show this and stop" },
+  { "config", NULL, 'c', STRING(config_file), NULL, NULL, 0, 0,
+    ALL, 0, NULL, "FILE", "options from a YAML or JSON file; the command line wins" },
+  { "dump-config", NULL, 0, BOOL(dump_config), NULL, NULL, 0, 0,
+    ALL, 0, NULL, NULL, "print every option's value as YAML for -c and stop" },
+  { "log-level", NULL, 0, ENUM(log_level), "info", log_words, 0, 0,
+    ALL, 0, NULL, NULL, "how much to say on standard error (or PEN_LOG)" },
+  { "resume", "resume-from-checkpoint", 0, BOOL(resume), NULL, NULL, 0, 0,
+    T, 0, NULL, NULL, "go on from the newest committed state, or start where there is none" },
+  { "overwrite", "overwrite-output-dir", 0, BOOL(overwrite), NULL, NULL, 0, 0,
+    T | N, 0, NULL, NULL, "replace what the output directory holds" },
+  { "dry-run", NULL, 0, BOOL(dry_run), NULL, NULL, 0, 0,
+    T, 0, NULL, NULL, "print the plan (bytes per tier) and stop" },
+
+  { "path", NULL, 0, STRING(path), NULL, NULL, 0, 0,
+    I, I, DATA, "PATH", "model directory or file to look into" },
+  { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
+    N, N, DATA, "FILE", "config.json of the model to make" },
+  { "model", "model-name-or-path", 0, STRING(model), NULL, NULL, 0, 0,
+    COMPUTES, COMPUTES, DATA, "DIR", "model directory in Hugging Face's layout" },
+  { "data", "train-data,dataset-name,train-file", 0, STRING(data), NULL, NULL, 0, 0,
+    T | E, T | E, DATA, "FILE", "text, JSON, JSONL or token file" },
+  { "eval-data", "validation-file", 0, STRING(eval_data), NULL, NULL, 0, 0,
+    T, 0, DATA, "FILE", "held-out data for --eval-steps" },
+  { "max-length", "seq-len,max-seq-length,sequence-length,block-size", 0, U64(max_length), "auto", auto_words, 1, 0x1p31,
+    COMPUTES, 0, DATA, "TOKENS", "longest sequence; longer text is cut into several" },
+  { "lenient", NULL, 0, BOOL(lenient), NULL, NULL, 0, 0,
+    COMPUTES | I, 0, DATA, NULL, "warn of bytes after the last tensor instead of refusing the file" },
+  { "vocab-size", NULL, 0, U64(vocab_size), "auto", auto_words, 1, 0x1p31,
+    N, 0, DATA, "N", "instead of the config's vocab_size" },
+  { "untie", NULL, 0, BOOL(untie), NULL, NULL, 0, 0,
+    N, 0, DATA, NULL, "own weights for the head, not the embedding's" },
+
+  { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
+    T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
+  { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
+    E | G | I, 0, OUTPUT, NULL, "how results are printed" },
+  { "logging-steps", "steps-per-print,log-interval", 0, U64(logging_steps), "1", NULL, 1, 0x1p53,
+    T, 0, OUTPUT, NULL, "a line in log.jsonl every N steps" },
+  { "eval-steps", "eval-interval", 0, U64(eval_steps), "none", none_words, 1, 0x1p53,
+    T, 0, OUTPUT, NULL, "loss on --eval-data every N steps" },
+  { "save-steps", "save-interval", 0, U64(save_steps), "none", none_words, 1, 0x1p53,
+    T, 0, OUTPUT, NULL, "a checkpoint every N steps" },
+  { "save-total-limit", NULL, 0, U64(save_total_limit), "2", NULL, 1, 1000,
+    T, 0, OUTPUT, NULL, "checkpoints kept; the oldest goes first" },
+  { "trace", NULL, 0, STRING(trace), NULL, NULL, 0, 0,
+    T, 0, OUTPUT, "FILE", "timeline of the lanes, for ui.perfetto.dev" },
+  { "dump-logits", NULL, 0, STRING(dump_logits), NULL, NULL, 0, 0,
+    E, 0, OUTPUT, "FILE", "logits of every token as safetensors" },
+
+  { "learning-rate", "lr", 0, DOUBLE(learning_rate), "5e-5", NULL, 0, 1e6,
+    T, 0, TRAINING, NULL, "peak learning rate" },
+  { "lr-scheduler-type", "lr-scheduler,lr-decay-style", 0, ENUM(lr_scheduler_type), "linear", schedule_words, 0, 0,
+    T, 0, TRAINING, NULL, "course of the learning rate" },
+  { "warmup-steps", "lr-warmup-iters,warmup-num-steps", 0, DOUBLE(warmup_steps), "0", NULL, 0, 0x1p53,
+    T, 0, TRAINING, NULL, "linear rise from 0; below 1: a share of all steps" },
+  { "min-lr", "lr-end,warmup-min-lr", 0, DOUBLE(min_lr), "0", NULL, 0, 1e6,
+    T, 0, TRAINING, NULL, "where cosine, linear and wsd end" },
+  { "lr-decay-steps", NULL, 0, DOUBLE(lr_decay_steps), "0.1", NULL, 0, 0x1p53,
+    T, 0, TRAINING, NULL, "wsd: length of the decay; below 1: a share of all steps" },
+  { "num-train-epochs", "epochs,num-epochs", 0, DOUBLE(num_train_epochs), "3", NULL, 0, 1e9,
+    T, 0, TRAINING, NULL, "passes over the data, unless --max-steps is given" },
+  { "max-steps", "steps,train-iters,total-num-steps", 0, U64(max_steps), "auto", max_steps_words, 1, 0x1p53,
+    T, 0, TRAINING, NULL, "optimizer steps; auto: by epochs" },
+  { "per-device-train-batch-size", "batch-size,micro-batch-size,train-micro-batch-size-per-gpu", 'b', U64(per_device_train_batch_size), "8", NULL, 1, 0x1p31,
+    T, 0, TRAINING, NULL, "sequences in a micro-batch" },
+  { "gradient-accumulation-steps", "grad-accum", 0, U64(gradient_accumulation_steps), "1", NULL, 1, 0x1p31,
+    T, 0, TRAINING, NULL, "micro-batches in an optimizer step" },
+  { "max-grad-norm", "grad-clip,clip-grad,gradient-clipping", 0, DOUBLE(max_grad_norm), "1", NULL, 0, 1e30,
+    T, 0, TRAINING, NULL, "clip the global gradient norm; 0: never" },
+  { "weight-decay", NULL, 0, DOUBLE(weight_decay), "0", NULL, 0, 1e6,
+    T, 0, TRAINING, NULL, "decoupled decay (AdamW)" },
+  { "adam-beta1", "beta1", 0, DOUBLE(adam_beta1), "0.9", NULL, 0, 0.9999999999,
+    T, 0, TRAINING, NULL, "decay of the first moment" },
+  { "adam-beta2", "beta2", 0, DOUBLE(adam_beta2), "0.999", NULL, 0, 0.9999999999,
+    T, 0, TRAINING, NULL, "decay of the second moment" },
+  { "adam-epsilon", "adam-eps", 0, DOUBLE(adam_epsilon), "1e-8", NULL, 0, 1,
+    T, 0, TRAINING, NULL, "added to the root of the second moment" },
+  { "max-skips", NULL, 0, U64(max_skips), "20", NULL, 1, 0x1p53,
+    T, 0, TRAINING, NULL, "stop after so many steps in a row with non-finite gradients" },
+  { "seed", "data-seed", 0, U64(seed), "42", NULL, 0, 0,
+    T | G | N, 0, TRAINING, NULL, "seed of order, initial weights and samples" },
+
+  { "prompt", NULL, 0, STRING(prompt), NULL, NULL, 0, 0,
+    G, 0, SAMPLING, NULL, "text to go on from" },
+  { "max-new-tokens", NULL, 0, U64(max_new_tokens), "100", NULL, 1, 0x1p31,
+    G, 0, SAMPLING, NULL, "tokens to add" },
+  { "greedy", NULL, 0, BOOL(greedy), NULL, NULL, 0, 0,
+    G, 0, SAMPLING, NULL, "always the most likely token" },
+  { "temperature", NULL, 0, DOUBLE(temperature), "1", NULL, 1e-6, 1e6,
+    G, 0, SAMPLING, NULL, "divides the logits" },
+
+  { "dtype", "torch-dtype", 0, ENUM(dtype), "auto", dtype_words, 0, 0,
+    COMPUTES | N, 0, NUMERICS, NULL, "of weights and activations; auto: as the model's files" },
+  { "gemm", NULL, 0, STRING(gemm), "auto", gemm_words, 0, 0,
+    COMPUTES, 0, NUMERICS, NULL, "library for matrix products" },
+
+  { "device-memory", NULL, 0, SIZE(device_memory), "auto", auto_words, 1, 0,
+    T, 0, PLACEMENT, NULL, "most bytes used on the device" },
+  { "host-memory", NULL, 0, SIZE(host_memory), "auto", auto_words, 1, 0,
+    COMPUTES, 0, PLACEMENT, NULL, "most bytes of RAM used" },
+  { "nvme-path", "offload-dir,offload-folder", 0, LIST(nvme_path), NULL, NULL, 0, 0,
+    T, 0, PLACEMENT, "DIR[,DIR]", "directories for state, one per drive" },
+  { "nvme-memory", NULL, 0, SIZE(nvme_memory), "auto", auto_words, 1, 0,
+    T, 0, PLACEMENT, NULL, "most bytes used under --nvme-path" },
+  { "offload-optimizer", "offload-optimizer-device", 0, ENUM(offload_optimizer), "auto", place_words, 0, 0,
+    T, 0, PLACEMENT, NULL, "master weights and moments" },
+  { "offload-gradients", NULL, 0, ENUM(offload_gradients), "auto", gradient_place_words, 0, 0,
+    T, 0, PLACEMENT, NULL, "gradients that wait for their update" },
+  { "offload-params", "offload-param-device", 0, ENUM(offload_params), "auto", place_words, 0, 0,
+    T, 0, PLACEMENT, NULL, "weights" },
+  { "offload-activations", NULL, 0, ENUM(offload_activations), "auto", place_words, 0, 0,
+    T, 0, PLACEMENT, NULL, "activation checkpoints" },
+  { "host-mode", NULL, 0, ENUM(host_mode), "unified", host_mode_words, 0, 0,
+    T, 0, PLACEMENT, NULL, "CPU as device: uploads are pointers, or real copies" },
+  { "group-size", NULL, 0, U64(group_size), "auto", auto_words, 1, 0x1p31,
+    T, 0, PLACEMENT, NULL, "micro-batches that pass a block before the next" },
+  { "tile-size", NULL, 0, SIZE(tile_size), "auto", auto_words, 1, 0,
+    T, 0, PLACEMENT, NULL, "optimizer state streamed as one piece" },
+  { "weight-slots", NULL, 0, U64(weight_slots), "auto", auto_words, 1, 1e6,
+    T, 0, PLACEMENT, NULL, "blocks whose weights are on the device at once" },
+  { "gradient-slots", NULL, 0, U64(gradient_slots), "auto", auto_words, 1, 1e6,
+    T, 0, PLACEMENT, NULL, "blocks whose gradients are on the device at once" },
+  { "tile-slots", NULL, 0, U64(tile_slots), "auto", auto_words, 1, 1e6,
+    T, 0, PLACEMENT, NULL, "tiles in flight" },
+  { "recompute", "gradient-checkpointing", 0, U64(recompute), "auto", recompute_words, 1, 1e6,
+    T, 0, PLACEMENT, "N", "blocks whose forward is repeated in backward" },
+  { "threads", "num-threads", 0, U64(threads), "auto", auto_words, 1, 9999,
+    COMPUTES, 0, PLACEMENT, NULL, "compute threads" },
+  { "update-threads", NULL, 0, U64(update_threads), "auto", auto_words, 1, 9999,
+    T, 0, PLACEMENT, NULL, "threads of the optimizer" },
+  { "isa", NULL, 0, STRING(isa), "auto", isa_words, 0, 0,
+    COMPUTES, 0, PLACEMENT, NULL, "highest instruction set used" },
+  { "require-simd", NULL, 0, BOOL(require_simd), NULL, NULL, 0, 0,
+    COMPUTES, 0, PLACEMENT, NULL, "stop rather than run the scalar kernels" },
+  { "io-engine", NULL, 0, STRING(io_engine), "auto", NULL, 0, 0,
+    T, 0, PLACEMENT, "NAME", "auto, uring, threads, ram, null or fault:..." },
+  { "io-depth", NULL, 0, U64(io_depth), "auto", auto_words, 1, 4096,
+    T, 0, PLACEMENT, NULL, "requests in flight per lane" },
+  { "durability", NULL, 0, ENUM(durability), "step", durability_words, 0, 0,
+    T, 0, PLACEMENT, NULL, "survive a power cut, or update in place" },
+  { "commit-interval", NULL, 0, U64(commit_interval), "1", NULL, 1, 1e6,
+    T, 0, PLACEMENT, NULL, "steps between commits" },
+  { "state-after-run", NULL, 0, ENUM(state_after_run), "keep", state_words, 0, 0,
+    T, 0, PLACEMENT, NULL, "state files of a finished run" },
+};
+
+#define N_OPTIONS (sizeof table / sizeof table[0])
+
+int pen_options_init(struct pen_options *options, struct pen_config *config,
+                     uint32_t verb, const char *verb_name)
+{
+  int r = pen_option_init(options, table, N_OPTIONS, config, sizeof *config);
+  if (r)
+    return r;
+  options->verb = verb;
+  options->verb_name = verb_name;
+  return 0;
+}
+
+int pen_options_parse(struct pen_options *options, struct pen_config *config,
+                      int argc, char *const *argv, const char *positional)
+{
+  int r = pen_option_parse(options, argc, argv, positional);
+  if (r || config->help)
+    return r;
+  if (config->config_file)
+    r = pen_config_file_load(config->config_file, options);
+  if (r || config->dump_config)
+    return r;
+  r = pen_option_check_required(options);
+  return r ? r : pen_options_check(config, options->verb);
+}
+
+void pen_options_dump(const struct pen_config *config, uint32_t verb, FILE *f)
+{
+  const struct pen_options view = {
+    .table = table, .n_options = N_OPTIONS,
+    .values = (void *)config, /* only read */
+    .verb = verb,
+  };
+  pen_option_dump(&view, f);
+}

@@ -1,0 +1,79 @@
+/* options_check.c: options that contradict each other.
+ *
+ * A contradiction is an error, never a quiet choice between the two.  Values
+ * count, not whether they were written: a dumped configuration, which writes
+ * all of them, must pass.
+ * Disadvantage: only what options alone can tell; what needs the model or the
+ * machine is found later, by the plan. */
+#include <string.h>
+
+#include "base/error.h"
+#include "src/cli/options.h"
+#include "src/cli/verb.h"
+
+static int contradiction(const char *a, const char *b, const char *advice)
+{
+  return pen_error_set(-PEN_EUSAGE, "%s and %s contradict each other; %s", a, b,
+                       advice);
+}
+
+static int check_nvme(const struct pen_config *config)
+{
+  const struct {
+    const char *name;
+    int place;
+  } places[] = {
+    { "offload-optimizer", config->offload_optimizer },
+    { "offload-gradients", config->offload_gradients },
+    { "offload-params", config->offload_params },
+    { "offload-activations", config->offload_activations },
+  };
+  if (config->nvme_path.n_items)
+    return 0;
+  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+    if (places[i].place == PEN_CONFIG_PLACE_NVME)
+      return pen_error_set(-PEN_EUSAGE, "--%s nvme needs --nvme-path DIR; a "
+                           "drive is never taken unasked", places[i].name);
+  if (config->nvme_memory != PEN_CONFIG_AUTO)
+    return pen_error_set(-PEN_EUSAGE, "--nvme-memory needs --nvme-path DIR");
+  return 0;
+}
+
+static int check_train(const struct pen_config *config)
+{
+  if (config->resume && config->overwrite)
+    return contradiction("--resume", "--overwrite",
+                         "one goes on with the run, the other deletes it");
+  if (config->min_lr > config->learning_rate && config->learning_rate > 0)
+    return pen_error_set(-PEN_EUSAGE, "--min-lr %g is above --learning-rate %g",
+                         config->min_lr, config->learning_rate);
+  if (config->min_lr > 0 &&
+      config->lr_scheduler_type == PEN_CONFIG_SCHEDULE_CONSTANT)
+    return pen_error_set(-PEN_EUSAGE, "--min-lr has no meaning with "
+                         "--lr-scheduler-type constant");
+  if (config->max_steps == 0 && config->num_train_epochs == 0)
+    return pen_error_set(-PEN_EUSAGE, "--num-train-epochs 0 trains nothing; "
+                         "give it or --max-steps");
+  if (config->eval_steps && !config->eval_data)
+    return pen_error_set(-PEN_EUSAGE, "--eval-steps needs --eval-data FILE");
+  if (config->device_memory != PEN_CONFIG_AUTO &&
+      config->host_mode != PEN_CONFIG_HOST_DISCRETE)
+    return pen_error_set(-PEN_EUSAGE, "--device-memory needs --host-mode "
+                         "discrete; with unified memory --host-memory counts");
+  if (config->durability == PEN_CONFIG_DURABILITY_NONE && config->commit_interval != 1)
+    return contradiction("--commit-interval", "--durability none",
+                         "without durability nothing is committed");
+  return check_nvme(config);
+}
+
+int pen_options_check(const struct pen_config *config, uint32_t verb)
+{
+  if (config->require_simd && strcmp(config->isa, "scalar") == 0)
+    return contradiction("--require-simd", "--isa scalar", "drop one");
+  if (verb == PEN_VERB_TRAIN)
+    return check_train(config);
+  if (verb == PEN_VERB_GENERATE && config->greedy && config->temperature != 1)
+    return contradiction("--greedy", "--temperature",
+                         "greedy takes the most likely token");
+  return 0;
+}
