@@ -187,7 +187,7 @@ int pen_files_make_dirs(const char *path)
 {
   struct stat st;
   if (!mkdir(path, 0777))
-    return 0;
+    return pen_files_sync_parent(path);
   int failure = errno;
   if (failure == EEXIST && !stat(path, &st) && S_ISDIR(st.st_mode))
     return 0;
@@ -201,6 +201,8 @@ int pen_files_make_dirs(const char *path)
     if (rc)
       return rc;
     failure = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+    if (!failure)
+      rc = pen_files_sync_parent(path);
   }
   if (!rc && failure)
     rc = pen_error_set(-failure, "cannot make the folder %s", path);

@@ -38,7 +38,7 @@ int pen_files_sync_dir(const char *path);
 /* Syncs the folder that holds `path`. */
 int pen_files_sync_parent(const char *path);
 
-/* Makes a folder and those above it. */
+/* Makes a folder and those above it, each durable in the one that holds it. */
 int pen_files_make_dirs(const char *path);
 
 /* Removes a folder of plain files; a folder inside it is -ENOTEMPTY.  Absent is

@@ -60,8 +60,11 @@ int pen_store_open(const struct pen_store_options *options,
 /* Closes without committing.  NULL is fine; sets *store to NULL. */
 void pen_store_close(struct pen_store **store);
 
-/* Removes the files of a store in these directories (after close). */
-int pen_store_remove(const char *const *dirs, size_t n_dirs);
+/* Removes the files of a store in these directories, by the engine they were
+ * made with (after close; -EBUSY while a run uses it).  Where there is none
+ * nothing happens. */
+int pen_store_remove(const struct pen_engine *engine, const char *const *dirs,
+                     size_t n_dirs);
 
 /* What the newest commit says. */
 struct pen_store_commit_info {
@@ -101,7 +104,8 @@ const char *pen_store_queue_note(const struct pen_store_queue *queue);
  * first).  buffer is aligned to PEN_STORE_ALIGN and borrowed until the tag is
  * reaped.  `bytes` may be less than a tile (the last tile of a block), any
  * multiple of PEN_STORE_ALIGN; the CRC covers exactly what was written, and a
- * read of a tile must ask for as many bytes as were last written. */
+ * read of a tile must ask for as many bytes as were last written.  A tile that
+ * is written again before a commit may be written where it lies. */
 int pen_store_read_tile(struct pen_store_queue *queue, size_t tile,
                         void *buffer, size_t bytes, uint64_t tag);
 int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
