@@ -21,8 +21,9 @@ static bool batch_bytes(size_t max_docs, uint32_t longest_inputs, size_t *ret_by
   size_t tokens, borders, window = ((size_t)longest_inputs + 1) * (sizeof(uint32_t) + 1);
 
   if (__builtin_mul_overflow(max_docs, (size_t)longest_inputs, &n_tokens) ||
+      n_tokens > UINT32_MAX || max_docs >= UINT32_MAX || /* places are uint32_t */
       __builtin_mul_overflow(n_tokens, per_token, &tokens) ||
-      __builtin_mul_overflow(max_docs + 1, sizeof(size_t), &borders) ||
+      __builtin_mul_overflow(max_docs + 1, sizeof(uint32_t), &borders) ||
       __builtin_add_overflow(tokens, borders, &tokens) ||
       __builtin_add_overflow(tokens, window, &tokens))
     return false;
@@ -43,8 +44,8 @@ int pen_batch_create(size_t max_docs, uint32_t longest_inputs, struct pen_batch 
   size_t n_bytes;
 
   if (!batch_bytes(max_docs, longest_inputs, &n_bytes))
-    return pen_error_set(PEN_ENOFIT, "a micro-batch of %zu sequences of %u tokens is beyond "
-                         "any memory", max_docs, longest_inputs);
+    return pen_error_set(PEN_ENOFIT, "a micro-batch of %zu sequences of %u tokens: more "
+                         "than 4294967295 tokens", max_docs, longest_inputs);
   struct pen_batch *b = calloc(1, sizeof *b);
   void *memory = malloc(n_bytes);
   if (!b || !memory) {
@@ -58,7 +59,7 @@ int pen_batch_create(size_t max_docs, uint32_t longest_inputs, struct pen_batch 
   b->max_tokens = max_docs * longest_inputs;
   b->max_window = (size_t)longest_inputs + 1;
   b->doc_begin = memory;
-  b->ids = (uint32_t *)(b->doc_begin + max_docs + 1);
+  b->ids = b->doc_begin + max_docs + 1;
   b->positions = b->ids + b->max_tokens;
   b->targets = (int32_t *)(b->positions + b->max_tokens);
   b->window = (uint32_t *)(b->targets + b->max_tokens);
@@ -99,7 +100,7 @@ static int sequence_append(struct pen_batch *b, const struct pen_tokens *tokens,
   }
   b->n_tokens += n_inputs;
   b->n_docs++;
-  b->doc_begin[b->n_docs] = b->n_tokens;
+  b->doc_begin[b->n_docs] = (uint32_t)b->n_tokens;
   return 0;
 }
 

@@ -17,7 +17,7 @@ struct pen_batch {
   uint32_t *ids;       /* [T] */
   uint32_t *positions; /* [T], from 0 in each sequence */
   int32_t *targets;    /* [T], the next token's id where it is trained */
-  size_t *doc_begin;   /* [n_docs+1], doc_begin[0] = 0, doc_begin[n_docs] = T */
+  uint32_t *doc_begin; /* [n_docs+1], doc_begin[0] = 0, doc_begin[n_docs] = T */
 
   size_t max_tokens, max_docs; /* what it was made for */
   uint32_t *window;            /* scratch, [longest sequence + 1] */
@@ -30,7 +30,8 @@ struct pen_batch {
 size_t pen_batch_bytes(size_t max_docs, uint32_t longest_inputs);
 
 /* Allocates for the worst case: max_docs sequences of longest_inputs inputs
- * each.  The caller owns it until pen_batch_free. */
+ * each, fewer than 2^32 in all (-PEN_ENOFIT).  The caller owns it until
+ * pen_batch_free. */
 int pen_batch_create(size_t max_docs, uint32_t longest_inputs, struct pen_batch **ret_batch);
 void pen_batch_free(struct pen_batch **batch);
 

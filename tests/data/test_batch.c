@@ -33,7 +33,7 @@ static void one_batch_of_three(void **state)
   /* by position: the first 2 of the second record is trained, the other not,
    * and the end of the first record is, although it has the same id */
   const int32_t expected_targets[] = { 2, -1, 8, 6, 2, 4 };
-  const size_t expected_begin[] = { 0, 3, 5, 6 };
+  const uint32_t expected_begin[] = { 0, 3, 5, 6 };
   const uint64_t order[] = { 1, 0, 2 };
   struct pen_tokens *tokens;
   struct pen_sequences *s;
@@ -79,7 +79,8 @@ static void too_much_is_refused(void **state)
   assert_refused(pen_batch_fill(b, s, order, 2), EINVAL, "3 tokens");
   assert_int_equal(b->n_tokens, 0);
   pen_batch_free(&b);
-  assert_refused(pen_batch_create(SIZE_MAX / 4, UINT32_MAX, &b), PEN_ENOFIT, "beyond");
+  assert_refused(pen_batch_create(SIZE_MAX / 4, UINT32_MAX, &b), PEN_ENOFIT, "4294967295");
+  assert_refused(pen_batch_create(1u << 16, 1u << 16, &b), PEN_ENOFIT, "65536");
   assert_true(pen_batch_bytes(SIZE_MAX / 4, UINT32_MAX) == SIZE_MAX);
   pen_sequences_free(&s);
   pen_tokens_close(&tokens);

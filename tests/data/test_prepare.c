@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/data/prepare.h"
+#include "src/data/tokens.h"
 
 /* A script in the tool's place; named by $PENSTOCK_PREPARE. */
 static void tool_is(const char *script)
@@ -138,6 +139,51 @@ static void encode_and_decode_are_filters(void **state)
   assert_refused(pen_prepare_decode("model", ids, 3, &text), PEN_EFORMAT, "no such id");
 }
 
+/* The tool itself, where tools/setup has put it. */
+static void the_real_tool(void **state)
+{
+  const char *root = getenv("PEN_ROOT");
+  char tool[PATH_MAX], model[PATH_MAX], path[PATH_MAX], note[128];
+  struct pen_tokens *tokens;
+  uint8_t hash[PEN_SHA256_BYTES];
+  uint32_t *ids;
+  char *text;
+  size_t n;
+  bool found = false;
+
+  snprintf(tool, sizeof tool, "%s/.venv/bin/penstock-prepare", root ? root : ".");
+  snprintf(model, sizeof model, "%s/../shared/data/models/stories260K-hf", root ? root : ".");
+  if (access(tool, X_OK) < 0 || access(model, R_OK) < 0) {
+    printf("# skipped: %s or %s is not there\n", tool, model);
+    skip();
+  }
+  setenv("PENSTOCK_PREPARE", tool, 1);
+  char *data = strdup(test_file("story.txt", "Once upon a time", 16));
+  char *cache = strdup(test_path("real-cache"));
+  struct pen_prepare_request request = { .data = data, .tokenizer = model, .cache_dir = cache };
+  assert_done(pen_prepare_cached(&request, path, sizeof path, note, sizeof note));
+  assert_non_null(strstr(note, "1 documents"));
+  assert_done(pen_tokens_hash_tokenizer(model, hash, &found));
+  assert_true(found);
+  assert_done(pen_tokens_open(path, &(struct pen_tokens_options){ .vocab_size = 512,
+                                .tokenizer_sha256 = hash }, &tokens));
+  assert_done(pen_prepare_encode(model, "Once upon a time", &ids, &n));
+  assert_int_equal(pen_tokens_info(tokens)->n_tokens, n + 1); /* and the end token */
+  uint32_t got[64];
+  assert_in_range(n, 2, 63);
+  assert_done(pen_tokens_read(tokens, 0, n + 1, got, NULL));
+  assert_memory_equal(got, ids, n * sizeof *ids);
+  assert_int_equal(got[0], 1);
+  assert_int_equal(got[n], 2);
+  assert_done(pen_prepare_decode(model, ids, n, &text));
+  assert_string_equal(text, "Once upon a time");
+  pen_tokens_close(&tokens);
+  free(ids);
+  free(text);
+  free(data);
+  free(cache);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -146,6 +192,7 @@ int main(void)
     cmocka_unit_test(missing_tool_says_how_to_install_it),
     cmocka_unit_test(cache_is_used_until_something_changes),
     cmocka_unit_test(encode_and_decode_are_filters),
+    cmocka_unit_test(the_real_tool),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
