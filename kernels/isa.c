@@ -2,7 +2,7 @@
  *
  * Holds no state: whoever needs the level chooses it once at start and passes
  * it on, so that a test can run every level in one process.  Any thread.
- * Disadvantage: three x86 levels only; a CPU with, say, AVX alone runs plain C. */
+ * Disadvantage: three x86 levels; a CPU with AVX alone runs plain C. */
 #include "kernels/isa.h"
 
 #include <stdlib.h>

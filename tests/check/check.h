@@ -32,6 +32,9 @@ struct check_operand {
   bool per_chunk;       /* one element per CHECK_CHUNK_ELEMS, not per element */
 };
 
+#define CHECK_ELEMS(name, bytes, fill) {name, bytes, fill, false}
+#define CHECK_CHUNKS(name, bytes) {name, bytes, CHECK_OUTPUT, true}
+
 struct check_kernel {
   const char *name; /* topic.function */
   struct check_operand operands[CHECK_OPERANDS_MAX];

@@ -56,15 +56,17 @@ static void call_f32(enum pen_isa isa, size_t n, void *const *data,
                        data[V], data[GRAD], data[WEIGHT]);
 }
 
-#define STATE {"p", 4, CHECK_F32}, {"m", 4, CHECK_F32}, {"v", 4, CHECK_F32}
+#define STATE                                                                 \
+  CHECK_ELEMS("p", 4, CHECK_F32), CHECK_ELEMS("m", 4, CHECK_F32),             \
+      CHECK_ELEMS("v", 4, CHECK_F32)
+#define ROW(name_, call_, grad_bytes, grad_fill, weight_bytes)                \
+  {.name = name_, .call = call_, .elementwise = true,                         \
+   .operands = {STATE, CHECK_ELEMS("grad", grad_bytes, grad_fill),            \
+                CHECK_ELEMS("weight", weight_bytes, CHECK_OUTPUT)}}
 
 const struct check_kernel check_adamw[] = {
-  {.name = "adamw.bf16", .call = call_bf16, .elementwise = true,
-   .operands = {STATE, {"grad", 2, CHECK_U16}, {"weight", 2, CHECK_OUTPUT}}},
-  {.name = "adamw.bf16_f32grad", .call = call_bf16_f32grad,
-   .elementwise = true,
-   .operands = {STATE, {"grad", 4, CHECK_F32}, {"weight", 2, CHECK_OUTPUT}}},
-  {.name = "adamw.f32", .call = call_f32, .elementwise = true,
-   .operands = {STATE, {"grad", 4, CHECK_F32}, {"weight", 4, CHECK_OUTPUT}}},
+  ROW("adamw.bf16", call_bf16, 2, CHECK_U16, 2),
+  ROW("adamw.bf16_f32grad", call_bf16_f32grad, 4, CHECK_F32, 2),
+  ROW("adamw.f32", call_f32, 4, CHECK_F32, 4),
   {.name = NULL},
 };

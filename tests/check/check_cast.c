@@ -18,8 +18,8 @@ CALL(f64_to_f32)
 
 #define ROW(function, src_bytes, src_fill, dst_bytes)                         \
   {.name = "cast." #function, .call = call_##function, .elementwise = true,   \
-   .operands = {{"src", src_bytes, src_fill},                                 \
-                {"dst", dst_bytes, CHECK_OUTPUT}}}
+   .operands = {CHECK_ELEMS("src", src_bytes, src_fill),                      \
+                CHECK_ELEMS("dst", dst_bytes, CHECK_OUTPUT)}}
 
 const struct check_kernel check_cast[] = {
   ROW(f32_to_bf16, 4, CHECK_F32, 2),

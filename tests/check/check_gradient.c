@@ -42,19 +42,21 @@ static void call_finish_f32(enum pen_isa isa, size_t n, void *const *data,
     *(uint64_t *)data[NONFINITE] = bad;
 }
 
-#define GRADS {"grad", 4, CHECK_F32}, {"extra", 4, CHECK_F32}
-#define RESULTS                                                               \
-  {"sumsq", 8, CHECK_OUTPUT, true}, {"nonfinite", 8, CHECK_OUTPUT, true}
+#define FINISH(name_, call_, stored_bytes)                                    \
+  {.name = name_, .call = call_,                                              \
+   .operands = {CHECK_ELEMS("grad", 4, CHECK_F32),                            \
+                CHECK_ELEMS("extra", 4, CHECK_F32),                           \
+                CHECK_ELEMS("stored", stored_bytes, CHECK_OUTPUT),            \
+                CHECK_CHUNKS("sumsq", 8), CHECK_CHUNKS("nonfinite", 8)}}
 
 const struct check_kernel check_gradient[] = {
   {.name = "gradient.accumulate", .call = call_accumulate,
    .elementwise = true,
-   .operands = {{"sum", 4, CHECK_F32}, {"add", 4, CHECK_F32}}},
+   .operands = {CHECK_ELEMS("sum", 4, CHECK_F32),
+                CHECK_ELEMS("add", 4, CHECK_F32)}},
   {.name = "gradient.scale", .call = call_scale, .elementwise = true,
-   .operands = {{"x", 4, CHECK_F32}}},
-  {.name = "gradient.finish_bf16", .call = call_finish_bf16,
-   .operands = {GRADS, {"stored", 2, CHECK_OUTPUT}, RESULTS}},
-  {.name = "gradient.finish_f32", .call = call_finish_f32,
-   .operands = {GRADS, {"stored", 4, CHECK_OUTPUT}, RESULTS}},
+   .operands = {CHECK_ELEMS("x", 4, CHECK_F32)}},
+  FINISH("gradient.finish_bf16", call_finish_bf16, 2),
+  FINISH("gradient.finish_f32", call_finish_f32, 4),
   {.name = NULL},
 };
