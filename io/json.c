@@ -265,6 +265,8 @@ int pen_json_error(const struct pen_json *json,
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
+  if (as_json(node) == json->root)
+    return pen_error_set(code, "%s: %s", json->source, message);
   return pen_error_set(code, "%s: %s: %s", json->source, path, message);
 }
 

@@ -112,7 +112,8 @@ int pen_json_opt_string(const struct pen_json *json,
                         const struct pen_json_node *object, const char *key,
                         const char **value);
 
-/* Records `code` with "SOURCE: path.to.node: MESSAGE"; returns the code. */
+/* Records `code` with "SOURCE: path.to.node: MESSAGE" (the root has no path);
+ * returns the code. */
 int pen_json_error(const struct pen_json *json,
                    const struct pen_json_node *node, int code,
                    const char *format, ...)

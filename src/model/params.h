@@ -51,9 +51,7 @@ struct pen_param_tensor {
   size_t layer;      /* SIZE_MAX outside the decoder layers */
   size_t rank;       /* 1 or 2 */
   uint64_t shape[2]; /* [rows, cols]; rank 1: [n, 1] */
-  size_t first_param, n_params; /* its pieces; none for BUFFER */
-  size_t alias_of; /* tied head that the file stores too: the embedding's index;
-                      else SIZE_MAX */
+  size_t first_param, n_params; /* its pieces; none for BUFFER, head_copy */
   size_t dir_index; /* in the hfdir it was bound to; SIZE_MAX when unbound */
 };
 
@@ -99,6 +97,8 @@ struct pen_params {
 
   struct pen_param_tensor *tensors; /* files' names, model order */
   size_t n_tensors;
+  size_t head_copy; /* tensor under which a tied model's files hold the head a
+                       second time; SIZE_MAX: they do not */
   struct pen_param *params; /* block after block */
   size_t n_params;
   struct pen_block *blocks; /* offload's view: name, elems, ranges, FLOPs */
@@ -119,7 +119,7 @@ int pen_params_build(const struct pen_model_config *config, size_t head_rows,
  * there with its shape (-PEN_EMISMATCH with both shapes; missing: its name) and
  * every tensor of the directory must be used (-PEN_EMISMATCH with its name).
  * A tied model that stores a head as well: identical is accepted, a different
- * one is -PEN_EMISMATCH unless `untie`, which then makes the model untied.
+ * one is -PEN_EMISMATCH, unless `untie` makes the model untied.
  * `dir` is borrowed during the call. */
 int pen_params_open(const struct pen_model_config *config,
                     const struct pen_hfdir *dir, size_t head_rows, bool untie,
@@ -152,11 +152,21 @@ int pen_params_save_block(const struct pen_params *params,
                           const void *w, enum pen_file_dtype dtype);
 
 /* Starts a directory like `source` (the one params was opened on): same names,
- * shapes, dtypes and shards, config and tokenizer files, buffers copied.  Then
- * save every block and pen_hfdir_commit.  Caller owns *ret_writer. */
+ * shapes and shards, dtypes too unless `dtype` (else NONE) is asked for,
+ * config.json saying the same dtype, tokenizer files along, buffers copied.
+ * Then save every block and pen_hfdir_commit.  Caller owns *ret_writer. */
 int pen_params_create_dir_like(const struct pen_params *params,
-                               const struct pen_hfdir *source, const char *path,
+                               const struct pen_hfdir *source,
+                               enum pen_file_dtype dtype, const char *path,
                                bool overwrite,
                                struct pen_hfdir_writer **ret_writer);
+
+/* Starts a directory for a new model: config.json from the file `config_path`
+ * with this dtype, shards of at most max_shard_bytes of tensors each. */
+int pen_params_create_dir(const struct pen_params *params,
+                          const char *config_path, enum pen_file_dtype dtype,
+                          uint64_t max_shard_bytes, const char *path,
+                          bool overwrite,
+                          struct pen_hfdir_writer **ret_writer);
 
 #endif

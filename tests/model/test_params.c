@@ -1,0 +1,180 @@
+/* The parameter table: counts of published models, and that blocks, tensors and
+ * ranges say the same about every element. */
+#include "src/model/params.h"
+
+#include "io/json.h"
+#include "tests/test.h"
+#include "tests/tmpdir.h"
+
+static struct pen_model_config small(const char *family)
+{
+  return (struct pen_model_config){
+    .family = pen_family_find(family), .hidden_size = 24,
+    .intermediate_size = 40, .n_layers = 3, .n_heads = 6, .n_kv_heads = 2,
+    .head_dim = 6, .vocab_size = 50, .max_positions = 64, .norm_eps = 1e-6,
+    .rope = {.theta = 10000, .attention_factor = 1}};
+}
+
+/* Each block's pieces in order and aligned; its ranges cover it and agree with
+ * the pieces on decay, row by row. */
+static void check_blocks(const struct pen_params *p)
+{
+  for (size_t b = 0; b < p->n_blocks; b++) {
+    const struct pen_block *block = &p->blocks[b];
+    const struct pen_param_block *info = &p->infos[b];
+    size_t end = 0, at = 0;
+    assert_non_null(block->name);
+    assert_int_equal(block->elems % PEN_BLOCK_ALIGN_ELEMS, 0);
+    for (size_t r = 0; r < block->n_ranges; r++) {
+      assert_int_equal(block->ranges[r].begin, at);
+      assert_true(block->ranges[r].end > at);
+      at = block->ranges[r].end;
+    }
+    assert_int_equal(at, block->elems);
+    for (size_t i = 0; i < info->n_params; i++) {
+      const struct pen_param *q = &p->params[info->first_param + i];
+      assert_int_equal(q->block, b);
+      assert_true(q->offset >= end && q->offset < end + PEN_BLOCK_ALIGN_ELEMS);
+      assert_int_equal(q->offset % PEN_BLOCK_ALIGN_ELEMS, 0);
+      assert_int_equal(info->role_offset[q->role], q->offset);
+      end = q->offset + q->rows * q->cols;
+      for (size_t e = q->offset; e < end; e++) {
+        size_t r = 0, row = q->row_begin + (e - q->offset) / q->cols;
+        while (e >= block->ranges[r].end)
+          r++;
+        bool padded = info->kind >= PEN_BLOCK_EMBED &&
+                      row >= p->config.vocab_size;
+        assert_int_equal(block->ranges[r].decays, q->decays && !padded);
+      }
+    }
+    assert_true(block->elems >= end &&
+                block->elems < end + PEN_BLOCK_ALIGN_ELEMS);
+  }
+}
+
+/* Every row of every tensor lies in exactly one block. */
+static void check_tensors(const struct pen_params *p)
+{
+  uint64_t total = 0;
+  for (size_t t = 0; t < p->n_tensors; t++) {
+    const struct pen_param_tensor *tensor = &p->tensors[t];
+    uint64_t row = 0;
+    for (size_t i = 0; i < tensor->n_params; i++) {
+      const struct pen_param *q = &p->params[tensor->first_param + i];
+      assert_int_equal(q->tensor, t);
+      assert_int_equal(q->row_begin, row);
+      assert_int_equal(q->cols, tensor->shape[1]);
+      assert_int_equal(q->decays, tensor->rank == 2);
+      row += q->rows;
+    }
+    assert_int_equal(row, tensor->shape[0]);
+    total += tensor->shape[0] * tensor->shape[1];
+  }
+  assert_int_equal(total, p->n_elems);
+}
+
+static void test_consistent(void **state)
+{
+  static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3"};
+  for (unsigned k = 0; k < 4 * 2 * 2 * 3; k++) {
+    struct pen_model_config c = small(families[k % 4]);
+    struct pen_params *p = NULL;
+    c.tied = k / 4 % 2;
+    c.qkv_bias = k % 4 == 2 || k / 8 % 2;
+    c.o_bias = c.mlp_bias = k / 8 % 2;
+    c.qk_norm = k % 4 == 3;
+    size_t head_rows[] = {1000, 16, 50}, vocab_rows[] = {0, 56, 50};
+    test_ok(pen_params_build(&c, head_rows[k / 16], vocab_rows[k / 16], &p));
+    check_blocks(p);
+    check_tensors(p);
+    struct pen_workload w = {0};
+    pen_params_workload(p, &w);
+    assert_int_equal(pen_workload_is_tied(&w), c.tied);
+    assert_int_equal(w.head_end, w.n_blocks);
+    assert_int_equal(w.body_end - w.body_begin, c.n_layers + 1);
+    assert_int_equal(w.rows_end - w.rows_begin, w.head_end - w.head_begin);
+    assert_int_equal(w.body_begin, c.tied ? 0 : w.rows_end);
+    pen_params_free(&p);
+    pen_params_free(&p);
+  }
+}
+
+/* F14: rows from vocab_size on are counted, kept and not decayed. */
+static void test_padded(void **state)
+{
+  struct pen_model_config c = small("llama");
+  struct pen_params *p = NULL;
+  test_ok(pen_params_build(&c, 16, 66, &p));
+  static const size_t valid[] = {16, 16, 16, 2, 0};
+  for (size_t i = 0; i < 5; i++) {
+    const struct pen_param_block *info = &p->infos[p->head_begin + i];
+    assert_int_equal(info->rows, i < 4 ? 16 : 2);
+    assert_int_equal(info->rows_valid, valid[i]);
+  }
+  pen_params_free(&p);
+  test_fails(pen_params_build(&c, 16, 49, &p), PEN_EMISMATCH,
+             "the embedding has 49 rows, the vocabulary 50 tokens");
+}
+
+static void test_adjacent(void **state)
+{
+  struct pen_model_config c = small("llama");
+  struct pen_params *p = NULL;
+  test_ok(pen_params_build(&c, 16, 0, &p)); /* 36 x 24 = 13.5 lines */
+  assert_false(p->qkv_adjacent);
+  assert_true(p->gate_up_adjacent); /* 40 x 24 = 15 lines */
+  pen_params_free(&p);
+  c.head_dim = 32;
+  c.qkv_bias = true;
+  test_ok(pen_params_build(&c, 16, 0, &p));
+  assert_true(p->qkv_adjacent);
+  const size_t *offset = p->infos[p->body_begin].role_offset;
+  assert_int_equal(offset[PEN_ROLE_K] - offset[PEN_ROLE_Q], 6 * 32 * 24);
+  assert_int_equal(offset[PEN_ROLE_V] - offset[PEN_ROLE_K], 2 * 32 * 24);
+  assert_int_equal(offset[PEN_ROLE_K_BIAS] - offset[PEN_ROLE_Q_BIAS], 6 * 32);
+  pen_params_free(&p);
+}
+
+static void test_published(void **state)
+{
+  struct pen_json *json = NULL;
+  const struct pen_json_node *counts, *node;
+  const char *name;
+  void *iter = NULL;
+  size_t n_checked = 0;
+  test_ok(pen_json_load(test_shared("configs/expected-parameters.json"),
+                        &json));
+  test_ok(pen_json_get_object(json, pen_json_root(json), "parameters",
+                              &counts));
+  while (pen_json_next(counts, &iter, &name, &node)) {
+    char path[256];
+    size_t expect = 0;
+    struct pen_model_config config;
+    struct pen_params *p = NULL;
+    snprintf(path, sizeof path, "configs/%s.config.json", name);
+    test_ok(pen_json_as_size(json, node, &expect));
+    if (pen_model_config_load(test_shared(path), &config)) {
+      pen_error_clear(); /* test_config checks that these are refused */
+      continue;
+    }
+    test_ok(pen_params_build(&config, 4096, 0, &p));
+    if (p->n_elems != expect)
+      fail_msg("%s: %llu parameters, not %zu", name,
+               (unsigned long long)p->n_elems, expect);
+    assert_true(p->qkv_adjacent && p->gate_up_adjacent);
+    n_checked++;
+    pen_params_free(&p);
+  }
+  pen_json_free(&json);
+  printf("# %zu models counted\n", n_checked);
+  assert_true(n_checked >= 13);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_consistent), cmocka_unit_test(test_padded),
+    cmocka_unit_test(test_adjacent),   cmocka_unit_test(test_published),
+  };
+  return cmocka_run_group_tests_name("params", tests, NULL, NULL);
+}
