@@ -7,7 +7,7 @@
  *
  * Disadvantage: ids are checked when they are read and not at open, so that a
  * bad id deep in a large file is found only when training reaches it
- * (`penstock verify` reads all). */
+ * (pen_tokens_verify reads all). */
 #include "src/data/tokens.h"
 
 #include <errno.h>
@@ -197,7 +197,8 @@ static int check_model(struct pen_tokens *tokens,
   const struct pen_tokens_info *info = &tokens->info;
   char file_hex[2 * PEN_SHA256_BYTES + 1], model_hex[2 * PEN_SHA256_BYTES + 1];
 
-  if (options->tokenizer_sha256 && info->format == PEN_TOKENS_BYTES)
+  if (options->tokenizer_sha256 && !info->has_tokenizer &&
+      (info->format == PEN_TOKENS_BYTES || info->format == PEN_TOKENS_PEN))
     return pen_error_set(PEN_EMISMATCH,
                          "%s holds bytes, but the model has a tokenizer of its own: make "
                          "a token file from it with penstock-prepare", tokens->path);

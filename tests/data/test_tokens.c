@@ -101,6 +101,16 @@ static void another_tokenizer_is_refused(void **state)
   pen_tokens_close(&tokens);
   options.vocab_size = 59999;
   assert_refused(pen_tokens_open(path, &options, &tokens), PEN_EMISMATCH, "60000");
+  /* a file of bytes says so by having no tokenizer's hash */
+  file.sha256 = NULL;
+  image = token_file_image(&file, &n_bytes);
+  path = test_file("a.pent", image, n_bytes);
+  free(image);
+  options.vocab_size = 60000;
+  assert_refused(pen_tokens_open(path, &options, &tokens), PEN_EMISMATCH, "holds bytes");
+  options.tokenizer_sha256 = NULL;
+  assert_done(pen_tokens_open(path, &options, &tokens));
+  pen_tokens_close(&tokens);
 }
 
 /* One change to a good file and what must come of it. */
