@@ -37,12 +37,12 @@ static inline const char *test_tmpdir(void)
   return test_tmpdir_path;
 }
 
-/* "FOLDER/name" in one of eight buffers, reused in turn. */
+/* "FOLDER/name" in one of 64 buffers, reused in turn. */
 static inline const char *test_tmp(const char *name)
 {
-  static char paths[8][2 * PATH_MAX];
+  static char paths[64][2 * PATH_MAX];
   static size_t next;
-  char *path = paths[next++ % 8];
+  char *path = paths[next++ % 64];
   snprintf(path, sizeof paths[0], "%s/%s", test_tmpdir(), name);
   return path;
 }
