@@ -52,7 +52,7 @@ class Metadata:
         return float(str(np.float32(self[key])))
 
 
-def config(meta, names):
+def config(meta, tensors):
     return {
         "architectures": ["LlamaForCausalLM"],
         "attention_bias": False,
@@ -74,7 +74,7 @@ def config(meta, names):
         "rms_norm_eps": meta.decimal("llama.attention.layer_norm_rms_epsilon"),
         "rope_scaling": None,
         "rope_theta": meta.decimal("llama.rope.freq_base"),
-        "tie_word_embeddings": "lm_head.weight" not in names,
+        "tie_word_embeddings": "lm_head.weight" not in tensors,
         "torch_dtype": "bfloat16",
         "use_cache": True,
         "vocab_size": int(meta["llama.vocab_size"]),
@@ -228,7 +228,8 @@ def main():
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n",
                                    "utf-8")
     write_safetensors(folder / "model.safetensors", tensors)
-    print(f"{sum(t.size for t in tensors.values()):,} parameters in {len(tensors)} tensors")
+    print(f"get-smollm2: {sum(t.size for t in tensors.values()):,} parameters in "
+          f"{len(tensors)} tensors", file=sys.stderr)
 
 
 if __name__ == "__main__":
