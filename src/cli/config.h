@@ -1,6 +1,6 @@
 /* config.h: what a command line asks for, as one plain struct. */
-#ifndef PEN_CLI_CONFIG_H
-#define PEN_CLI_CONFIG_H
+#ifndef PEN_SRC_CLI_CONFIG_H
+#define PEN_SRC_CLI_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* config_file.h: options from a file. */
-#ifndef PEN_CLI_CONFIG_FILE_H
-#define PEN_CLI_CONFIG_FILE_H
+#ifndef PEN_SRC_CLI_CONFIG_FILE_H
+#define PEN_SRC_CLI_CONFIG_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* options.h: penstock's option table. */
-#ifndef PEN_CLI_OPTIONS_H
-#define PEN_CLI_OPTIONS_H
+#ifndef PEN_SRC_CLI_OPTIONS_H
+#define PEN_SRC_CLI_OPTIONS_H
 
 #include <stdint.h>
 #include <stdio.h>

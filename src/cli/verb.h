@@ -1,6 +1,6 @@
 /* verb.h: what penstock can be told to do. */
-#ifndef PEN_CLI_VERB_H
-#define PEN_CLI_VERB_H
+#ifndef PEN_SRC_CLI_VERB_H
+#define PEN_SRC_CLI_VERB_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* yaml_keys.h: a YAML document's top-level keys.  Built as yaml_keys.c, or as
  * yaml_keys_none.c where libyaml is missing. */
-#ifndef PEN_CLI_YAML_KEYS_H
-#define PEN_CLI_YAML_KEYS_H
+#ifndef PEN_SRC_CLI_YAML_KEYS_H
+#define PEN_SRC_CLI_YAML_KEYS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* lr.h: the learning rate as a pure function of the optimizer step. */
-#ifndef PEN_TRAIN_LR_H
-#define PEN_TRAIN_LR_H
+#ifndef PEN_SRC_TRAIN_LR_H
+#define PEN_SRC_TRAIN_LR_H
 
 #include <stdint.h>
 

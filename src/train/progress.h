@@ -1,6 +1,6 @@
 /* progress.h: the line that says how a run is doing. */
-#ifndef PEN_TRAIN_PROGRESS_H
-#define PEN_TRAIN_PROGRESS_H
+#ifndef PEN_SRC_TRAIN_PROGRESS_H
+#define PEN_SRC_TRAIN_PROGRESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

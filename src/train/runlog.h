@@ -1,6 +1,6 @@
 /* runlog.h: log.jsonl, one line per logged step, under transformers' names. */
-#ifndef PEN_TRAIN_RUNLOG_H
-#define PEN_TRAIN_RUNLOG_H
+#ifndef PEN_SRC_TRAIN_RUNLOG_H
+#define PEN_SRC_TRAIN_RUNLOG_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,16 +1,8 @@
-/* test.h: cmocka and what it needs before it, and the checks these tests share. */
+/* test.h: the checks that the tests of data share. */
 #ifndef PEN_TESTS_DATA_TEST_H
 #define PEN_TESTS_DATA_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-/* cmocka defines uintptr_t itself unless it sees that it is there */
-#include <cmocka.h>
-
-#include "base/error.h"
+#include "tests/test.h"
 
 /* `call` must fail with `code` and a text that holds `part`. */
 #define assert_refused(call, code, part)                                      \

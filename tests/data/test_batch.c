@@ -90,7 +90,7 @@ static void too_much_is_refused(void **state)
 static void windows_of_one_text(void **state)
 {
   uint8_t text[1000];
-  uint64_t random = test_seed();
+  uint64_t random = data_seed();
   struct pen_tokens *tokens;
   struct pen_sequences *s;
   struct pen_batch *b;

@@ -25,7 +25,7 @@ static void permutation_is_bijection(uint64_t seed, uint64_t epoch, uint64_t n)
 
 static void bijection_for_many_n(void **state)
 {
-  uint64_t random = test_seed();
+  uint64_t random = data_seed();
 
   for (uint64_t n = 1; n <= 300; n++)
     for (uint64_t epoch = 0; epoch < 3; epoch++)

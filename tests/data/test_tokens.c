@@ -26,7 +26,7 @@ static struct token_file sample(uint32_t token_bytes)
 
 static int fill(void **state)
 {
-  uint64_t random = test_seed();
+  uint64_t random = data_seed();
 
   for (size_t i = 0; i < N_TOKENS; i++) {
     ids[i] = (uint32_t)(test_random(&random) % 60000);
@@ -42,7 +42,7 @@ static int open_plain(const char *path, struct pen_tokens **ret)
 
 static void every_token_comes_back(void **state)
 {
-  uint64_t random = test_seed();
+  uint64_t random = data_seed();
 
   for (uint32_t width = 2; width <= 4; width += 2) {
     struct token_file file = sample(width);

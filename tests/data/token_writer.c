@@ -120,7 +120,7 @@ const char *test_file(const char *name, const void *bytes, size_t n_bytes)
   return path;
 }
 
-uint64_t test_seed(void)
+uint64_t data_seed(void)
 {
   const char *text = getenv("PEN_SEED");
   uint64_t seed = text ? strtoull(text, NULL, 0) : 20240601;

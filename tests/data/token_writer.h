@@ -34,7 +34,7 @@ void put_u64(uint8_t *at, uint64_t value);
 
 /* Pseudo-random numbers of a test; the seed is PEN_SEED or a fixed one and is
  * printed by test_seed. */
-uint64_t test_seed(void);
+uint64_t data_seed(void);
 uint64_t test_random(uint64_t *state);
 
 #endif
