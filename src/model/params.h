@@ -14,6 +14,9 @@
 struct pen_hfdir;
 struct pen_hfdir_writer;
 
+/* Vocabulary rows per block unless a run's numerics say otherwise. */
+#define PEN_PARAMS_HEAD_ROWS 4096
+
 /* Vectors (not decayed), then matrices (decayed).  Within a decoder layer this
  * is also the order in the block, so that q, k, v lie side by side, gate and
  * up too, and their biases likewise: without padding between them whenever
@@ -162,7 +165,8 @@ int pen_params_create_dir_like(const struct pen_params *params,
                                struct pen_hfdir_writer **ret_writer);
 
 /* Starts a directory for a new model: config.json from the file `config_path`
- * with this dtype, shards of at most max_shard_bytes of tensors each. */
+ * with this dtype and the table's tying and vocabulary, shards of at most
+ * max_shard_bytes of tensors each (one tensor may be more). */
 int pen_params_create_dir(const struct pen_params *params,
                           const char *config_path, enum pen_file_dtype dtype,
                           uint64_t max_shard_bytes, const char *path,

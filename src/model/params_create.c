@@ -22,11 +22,11 @@
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define COPY_BYTES ((size_t)1 << 20)
 
-/* The config with dtype and tying replaced or added; everything else as it
- * was, in its order. */
+/* The config with dtype, tying and vocabulary replaced or added; everything
+ * else as it was, in its order. */
 static void put_config(struct pen_json_writer *writer,
                        const struct pen_json *json, const char *dtype,
-                       bool tied)
+                       const struct pen_model_config *config)
 {
   const struct pen_json_node *root = pen_json_root(json), *value;
   const char *key;
@@ -38,8 +38,10 @@ static void put_config(struct pen_json_writer *writer,
       pen_json_put_string(writer, key, dtype);
       has_dtype = true;
     } else if (!strcmp(key, "tie_word_embeddings")) {
-      pen_json_put_bool(writer, key, tied);
+      pen_json_put_bool(writer, key, config->tied);
       has_tied = true;
+    } else if (!strcmp(key, "vocab_size")) {
+      pen_json_put_u64(writer, key, config->vocab_size);
     } else {
       pen_json_put_node(writer, key, json, value);
     }
@@ -47,19 +49,20 @@ static void put_config(struct pen_json_writer *writer,
   if (!has_dtype)
     pen_json_put_string(writer, "torch_dtype", dtype);
   if (!has_tied)
-    pen_json_put_bool(writer, "tie_word_embeddings", tied);
+    pen_json_put_bool(writer, "tie_word_embeddings", config->tied);
   pen_json_end_object(writer);
 }
 
 static int rewrite_config(struct pen_hfdir_writer *writer,
                           const struct pen_json *json,
-                          enum pen_file_dtype dtype, bool tied)
+                          enum pen_file_dtype dtype,
+                          const struct pen_model_config *config)
 {
   struct pen_json_writer out;
   const char *text;
   size_t n;
   pen_json_writer_init(&out, NULL, 0, true);
-  put_config(&out, json, pen_file_dtype_torch_name(dtype), tied);
+  put_config(&out, json, pen_file_dtype_torch_name(dtype), config);
   int rc = pen_json_finish(&out, &text, &n);
   if (!rc)
     rc = pen_hfdir_put_file(writer, "config.json", text, n);
@@ -67,7 +70,7 @@ static int rewrite_config(struct pen_hfdir_writer *writer,
   return rc;
 }
 
-/* config.json of the new directory, saying `dtype` and the table's tying. */
+/* config.json of the new directory, saying what the table and `dtype` say. */
 static int add_config(struct pen_hfdir_writer *writer,
                       const struct pen_params *params, const char *config_path,
                       enum pen_file_dtype dtype)
@@ -82,10 +85,11 @@ static int add_config(struct pen_hfdir_writer *writer,
   if (!rc)
     rc = pen_model_config_parse(json, &before);
   if (!rc) {
-    bool same =
-        before.dtype == dtype && before.tied == params->config.tied;
+    const struct pen_model_config *c = &params->config;
+    bool same = before.dtype == dtype && before.tied == c->tied &&
+                before.vocab_size == c->vocab_size;
     rc = same ? pen_hfdir_put_file(writer, "config.json", bytes, n)
-              : rewrite_config(writer, json, dtype, params->config.tied);
+              : rewrite_config(writer, json, dtype, c);
   }
   pen_json_free(&json);
   free(bytes);
