@@ -1,0 +1,71 @@
+/* mm.h: the small product inside attention and the reference gemm: fp32 tiles
+ * of 64 columns.  Each element is summed in the order of k, by one multiply
+ * and one add a step, so blocking changes no bit. */
+#ifndef PEN_KERNELS_CPU_MM_H
+#define PEN_KERNELS_CPU_MM_H
+
+#include "kernels/cpu/v16.h"
+
+#define PEN_MM_COLS 64
+
+/* Rows and sixteens of columns held in registers. */
+#if PEN_NATIVE == 16
+#define PEN_MM_R 6
+#define PEN_MM_V 4
+#elif PEN_NATIVE == 8
+#define PEN_MM_R 6
+#define PEN_MM_V 1
+#else
+#define PEN_MM_R 3
+#define PEN_MM_V 1
+#endif
+
+/* C [rows, 16 v] (+)= A B; A (i, k) at i * a_row + k * a_col, B and C at row
+ * stride PEN_MM_COLS. */
+PEN_INLINE void pen_mm_micro(size_t rows, size_t n_k, const float *a,
+                             size_t a_row, size_t a_col, const float *b,
+                             float *c, int accumulate)
+{
+  v16 sum[PEN_MM_R][PEN_MM_V];
+#pragma GCC unroll 6
+  for (size_t i = 0; i < rows; i++)
+#pragma GCC unroll 4
+    for (size_t j = 0; j < PEN_MM_V; j++)
+      sum[i][j] = accumulate ? v16_load(c + i * PEN_MM_COLS + j * 16)
+                             : v16_set1(0);
+  for (size_t k = 0; k < n_k; k++) {
+    v16 row[PEN_MM_V];
+#pragma GCC unroll 4
+    for (size_t j = 0; j < PEN_MM_V; j++)
+      row[j] = v16_load(b + k * PEN_MM_COLS + j * 16);
+#pragma GCC unroll 6
+    for (size_t i = 0; i < rows; i++) {
+      v16 x = v16_set1(a[i * a_row + k * a_col]);
+#pragma GCC unroll 4
+      for (size_t j = 0; j < PEN_MM_V; j++)
+        sum[i][j] = v16_muladd(sum[i][j], x, row[j]);
+    }
+  }
+#pragma GCC unroll 6
+  for (size_t i = 0; i < rows; i++)
+#pragma GCC unroll 4
+    for (size_t j = 0; j < PEN_MM_V; j++)
+      v16_store(c + i * PEN_MM_COLS + j * 16, sum[i][j]);
+}
+
+/* C [n_rows, 64] (+)= A [n_rows, n_k] B [n_k, 64]. */
+PEN_INLINE void pen_mm(size_t n_rows, size_t n_k, const float *a, size_t a_row,
+                       size_t a_col, const float *b, float *c, int accumulate)
+{
+  for (size_t j = 0; j < PEN_MM_COLS; j += 16 * PEN_MM_V) {
+    size_t i = 0;
+    for (; i + PEN_MM_R <= n_rows; i += PEN_MM_R)
+      pen_mm_micro(PEN_MM_R, n_k, a + i * a_row, a_row, a_col, b + j,
+                   c + i * PEN_MM_COLS + j, accumulate);
+    for (; i < n_rows; i++)
+      pen_mm_micro(1, n_k, a + i * a_row, a_row, a_col, b + j,
+                   c + i * PEN_MM_COLS + j, accumulate);
+  }
+}
+
+#endif

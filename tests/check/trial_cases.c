@@ -1,0 +1,257 @@
+/* trial_cases.c: every operation of kernels/ops.h at odd and even shapes.
+ *
+ * Disadvantage: shapes are small; large ones run in tests/model. */
+#include "tests/check/trial.h"
+
+#define PARTIALS(t, rows, cols)                                               \
+  trial_work_f32(t, pen_ops_partials_elems(rows, cols))
+
+/* tokens, heads, dim, extra elements between tokens */
+static const size_t norm_shapes[][4] = {
+    {1, 1, 1, 0},   {3, 1, 16, 0},  {130, 1, 35, 0},
+    {7, 3, 14, 5},  {70, 2, 64, 8}, {65, 1, 512, 0}};
+
+static void run_rmsnorm(struct trial *t, size_t variant)
+{
+  const size_t *v = norm_shapes[variant];
+  struct pen_heads shape = {v[0], v[1], v[2]};
+  size_t ld = v[1] * v[2] + v[3], n = v[0] * ld;
+  const void *x = trial_in(t, n, -2, 2), *w = trial_in(t, v[2], 0.5f, 1.5f);
+  void *y = trial_out(t, n);
+  t->ops->rmsnorm(&t->stream, &shape, x, ld, w, 1e-5f, y, ld,
+                  trial_out_f32(t, v[0] * v[1]));
+}
+
+static void run_rmsnorm_backward(struct trial *t, size_t variant)
+{
+  const size_t *v = norm_shapes[variant / 2];
+  bool f32_dy = variant % 2;
+  struct pen_heads shape = {v[0], v[1], v[2]};
+  size_t ld = v[1] * v[2] + v[3], n = v[0] * ld;
+  const void *dy = f32_dy ? trial_in_f32(t, n, -1, 1) : trial_in(t, n, -1, 1);
+  const void *x = trial_in(t, n, -2, 2), *w = trial_in(t, v[2], 0.5f, 1.5f);
+  const float *rstd = trial_in_f32(t, v[0] * v[1], 0.5f, 1);
+  void *dx = f32_dy ? trial_inout(t, n, -1, 1) : trial_out(t, n);
+  float *dw = trial_inout_f32(t, v[2], -1, 1);
+  t->ops->rmsnorm_backward(&t->stream, &shape, dy, ld,
+                           f32_dy ? PEN_ELEM_F32 : t->ops->elem, x, ld, w, rstd,
+                           dx, ld, f32_dy, dw, PARTIALS(t, v[0] * v[1], v[2]));
+}
+
+static void run_rope(struct trial *t, size_t variant)
+{
+  const size_t *v = norm_shapes[1 + variant / 2]; /* even dim only */
+  struct pen_heads shape = {v[0], v[1], v[2] / 2 * 2};
+  size_t ld = v[1] * v[2] + v[3];
+  uint32_t positions[256];
+  for (size_t i = 0; i < v[0]; i++)
+    positions[i] = (uint32_t)(i * 7 % 50);
+  const float *c = trial_in_f32(t, 50 * (shape.dim / 2), -1, 1);
+  const float *s = trial_in_f32(t, 50 * (shape.dim / 2), -1, 1);
+  void *x = trial_inout(t, v[0] * ld, -2, 2);
+  t->ops->rope(&t->stream, &shape, x, ld, positions, c, s, variant % 2);
+}
+
+/* heads, kv heads, dim */
+static const size_t attention_shapes[][3] = {
+    {1, 1, 2}, {4, 4, 14}, {4, 2, 64}, {4, 1, 40}};
+static const size_t attention_documents[][8] = {
+    {1, 0}, {64, 0}, {3, 67, 1, 80, 0}, {200, 1, 60, 0}};
+#define N_ATTENTION 16
+
+static struct pen_attention attention_of(size_t variant, uint32_t *first_key)
+{
+  const size_t *v = attention_shapes[variant % 4];
+  const size_t *lengths = attention_documents[variant / 4];
+  struct pen_attention a = {.heads = v[0], .kv_heads = v[1], .dim = v[2],
+                            .scale = 0.25f, .first_key = first_key};
+  trial_documents(lengths, first_key);
+  for (; *lengths; lengths++)
+    a.tokens += *lengths;
+  a.ldq = a.ldk = a.ldv = (v[0] + 2 * v[1]) * v[2];
+  a.ldd = a.ldq + 3;
+  a.ldo = v[0] * v[2] + 1;
+  return a;
+}
+
+static void run_attention(struct trial *t, size_t variant)
+{
+  uint32_t first_key[512];
+  struct pen_attention a = attention_of(variant, first_key);
+  const char *q = trial_in(t, a.tokens * a.ldq, -3, 3);
+  size_t e = pen_elem_bytes(t->ops->elem);
+  const char *k = q + a.heads * a.dim * e, *v = k + a.kv_heads * a.dim * e;
+  void *o = trial_out(t, a.tokens * a.ldo);
+  t->ops->attention(&t->stream, &a, q, k, v, o,
+                    trial_out_f32(t, a.heads * a.tokens));
+}
+
+static void run_attention_backward(struct trial *t, size_t variant)
+{
+  uint32_t first_key[512];
+  struct pen_attention a = attention_of(variant, first_key);
+  const char *q = trial_in(t, a.tokens * a.ldq, -3, 3);
+  size_t e = pen_elem_bytes(t->ops->elem);
+  const char *k = q + a.heads * a.dim * e, *v = k + a.kv_heads * a.dim * e;
+  const void *o = trial_in(t, a.tokens * a.ldo, -1, 1);
+  const void *d_o = trial_in(t, a.tokens * a.ldo, -1, 1);
+  const float *lse = trial_in_f32(t, a.heads * a.tokens, 1, 5);
+  char *dq = trial_out(t, a.tokens * a.ldd);
+  char *dk = dq + a.heads * a.dim * e, *dv = dk + a.kv_heads * a.dim * e;
+  t->ops->attention_backward(&t->stream, &a, q, k, v, o, lse, d_o,
+                             trial_work_f32(t, a.heads * a.tokens), dq, dk, dv);
+}
+
+/* rows, cols */
+static const size_t row_shapes[][2] = {{1, 1}, {5, 17}, {200, 48}, {67, 1000}};
+
+static void run_swiglu(struct trial *t, size_t variant)
+{
+  size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
+  size_t ld = 2 * cols + 1;
+  const void *gate = trial_in(t, rows * ld, -90, 90);
+  const void *up = trial_in(t, rows * ld, -2, 2);
+  t->ops->swiglu(&t->stream, rows, cols, gate, up, ld,
+                 trial_out(t, rows * cols));
+}
+
+static void run_swiglu_backward(struct trial *t, size_t variant)
+{
+  size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
+  size_t ld = 2 * cols + 1;
+  const void *dy = trial_in(t, rows * cols, -1, 1);
+  const void *gate = trial_in(t, rows * ld, -90, 90);
+  const void *up = trial_in(t, rows * ld, -2, 2);
+  void *dgate = trial_out(t, rows * ld), *dup = trial_out(t, rows * ld);
+  t->ops->swiglu_backward(&t->stream, rows, cols, dy, gate, up, ld, dgate, dup);
+}
+
+static void some_ids(uint32_t *ids, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    ids[i] = (uint32_t)(i * i % 23);
+}
+
+static void run_embed(struct trial *t, size_t variant)
+{
+  size_t tokens = row_shapes[variant][0], dim = row_shapes[variant][1];
+  uint32_t ids[256];
+  some_ids(ids, tokens);
+  const void *table = trial_in(t, 11 * dim, -1, 1);
+  t->ops->embed(&t->stream, ids, tokens, 4, 11, dim, table,
+                trial_inout(t, tokens * dim, -1, 1));
+}
+
+static void run_embed_backward(struct trial *t, size_t variant)
+{
+  size_t tokens = row_shapes[variant][0], dim = row_shapes[variant][1];
+  uint32_t ids[256];
+  some_ids(ids, tokens);
+  const void *d = trial_in(t, tokens * dim, -1, 1);
+  t->ops->embed_backward(&t->stream, ids, tokens, 4, 11, dim, d,
+                         trial_inout_f32(t, 11 * dim, -1, 1));
+}
+
+static void run_bias(struct trial *t, size_t variant)
+{
+  size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
+  const void *b = trial_in(t, cols, -1, 1);
+  t->ops->bias(&t->stream, rows, cols, trial_inout(t, rows * (cols + 3), -1, 1),
+               cols + 3, b);
+}
+
+static void run_bias_backward(struct trial *t, size_t variant)
+{
+  size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
+  const void *dy = trial_in(t, rows * (cols + 3), -1, 1);
+  t->ops->bias_backward(&t->stream, rows, cols, dy, cols + 3,
+                        trial_inout_f32(t, cols, -1, 1),
+                        PARTIALS(t, rows, cols));
+}
+
+static void run_add(struct trial *t, size_t variant)
+{
+  size_t n = row_shapes[variant][0] * row_shapes[variant][1];
+  const void *a = trial_in(t, n, -2, 2), *b = trial_in(t, n, -2, 2);
+  t->ops->add(&t->stream, n, a, b, trial_out(t, n));
+}
+
+static struct pen_logits logits_of(size_t variant, int32_t *targets)
+{
+  size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
+  struct pen_logits shape = {.rows = rows, .cols = cols, .ld = cols + 2,
+                             .first_token = 2, .first_id = 100,
+                             .tokens = rows + 3, .targets = targets};
+  for (size_t i = 0; i < shape.tokens; i++)
+    targets[i] = i % 4 == 3 ? -1 : (int32_t)(90 + i * 13 % (cols + 20));
+  return shape;
+}
+
+static void run_xent_add(struct trial *t, size_t variant)
+{
+  int32_t targets[256];
+  struct pen_logits shape = logits_of(variant, targets);
+  const float *logits = trial_in_f32(t, shape.rows * shape.ld, -20, 20);
+  float *stats = trial_out_f32(t, PEN_XENT_ROWS * shape.tokens);
+  t->ops->xent_begin(&t->stream, shape.tokens, stats);
+  t->ops->xent_add(&t->stream, &shape, logits, stats);
+  shape.first_id += shape.cols;
+  t->ops->xent_add(&t->stream, &shape, logits, stats);
+}
+
+static void run_xent_backward(struct trial *t, size_t variant)
+{
+  int32_t targets[256];
+  struct pen_logits shape = logits_of(variant, targets);
+  const float *logits = trial_in_f32(t, shape.rows * shape.ld, -20, 20);
+  const float *stats =
+      trial_in_f32(t, PEN_XENT_ROWS * shape.tokens, 20, 30);
+  t->ops->xent_backward(&t->stream, &shape, logits, stats,
+                        trial_out(t, shape.rows * shape.cols));
+}
+
+static void run_xent_loss(struct trial *t, size_t variant)
+{
+  int32_t targets[256];
+  struct pen_logits shape = logits_of(variant, targets);
+  const float *stats = trial_in_f32(t, PEN_XENT_ROWS * shape.tokens, 20, 30);
+  double loss;
+  t->ops->xent_loss(&t->stream, shape.tokens, targets, stats, &loss);
+  memcpy(trial_out_f32(t, 2), &loss, sizeof loss);
+}
+
+static void run_from_f32(struct trial *t, size_t variant)
+{
+  size_t n = row_shapes[variant][0] * row_shapes[variant][1];
+  float *x = trial_in_f32(t, n, -2, 2);
+  for (size_t i = 0; i < n; i++)
+    x[i] /= 3;
+  t->ops->from_f32(&t->stream, n, x, trial_out(t, n));
+}
+
+static void run_zero_f32(struct trial *t, size_t variant)
+{
+  size_t n = row_shapes[variant][0] * row_shapes[variant][1];
+  t->ops->zero_f32(&t->stream, n, trial_out_f32(t, n));
+}
+
+const struct trial_case trial_cases[] = {
+    {"rmsnorm", run_rmsnorm, 6},
+    {"rmsnorm_backward", run_rmsnorm_backward, 12},
+    {"rope", run_rope, 10},
+    {"attention", run_attention, N_ATTENTION},
+    {"attention_backward", run_attention_backward, N_ATTENTION},
+    {"swiglu", run_swiglu, 4},
+    {"swiglu_backward", run_swiglu_backward, 4},
+    {"embed", run_embed, 4},
+    {"embed_backward", run_embed_backward, 4},
+    {"bias", run_bias, 4},
+    {"bias_backward", run_bias_backward, 4},
+    {"add", run_add, 4},
+    {"xent_add", run_xent_add, 4},
+    {"xent_backward", run_xent_backward, 4},
+    {"xent_loss", run_xent_loss, 4},
+    {"from_f32", run_from_f32, 4},
+    {"zero_f32", run_zero_f32, 4},
+    {NULL, NULL, 0},
+};
