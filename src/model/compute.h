@@ -1,0 +1,35 @@
+/* compute.h: the model's own tables, and the functions offload calls on them. */
+#ifndef PEN_SRC_MODEL_COMPUTE_H
+#define PEN_SRC_MODEL_COMPUTE_H
+
+#include "kernels/ops.h"
+#include "src/model/layer.h"
+#include "src/model/workload.h"
+
+/* A micro-batch of the current step; arrays are the model's own. */
+struct pen_compute_micro {
+  size_t tokens; /* 0: not set */
+  size_t n_logit_rows;
+  uint32_t *ids, *positions, *first_key; /* [max_tokens] */
+  int32_t *targets;                      /* [max_tokens] */
+  uint32_t *logit_rows;                  /* [max_logit_rows] */
+};
+
+struct pen_model {
+  struct pen_params *params; /* borrowed */
+  struct pen_model_options options;
+  struct pen_workload workload;
+  struct pen_compute compute;
+  const struct pen_ops *ops;
+  struct pen_layer layer;
+  struct pen_stream stream;        /* compute lane */
+  struct pen_stream update_stream; /* update lane; no scratch, no products */
+  float *cosines, *sines;          /* [max_tokens, head_dim / 2] */
+  struct pen_compute_micro *micros; /* [max_micros] */
+  void *memory;                    /* all arrays above */
+};
+
+/* Fills model->compute. */
+void pen_compute_init(struct pen_model *model);
+
+#endif

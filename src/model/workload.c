@@ -1,0 +1,298 @@
+/* workload.c: making a model: one allocation, laid out once; and the batches
+ * of a step.
+ *
+ * Called from the main thread between steps.  Invariant: the sizing function
+ * and the creating one run the same layout code, so the plan's number is the
+ * allocation's.  Disadvantage: batches are copied, 16 bytes a token. */
+#include "src/model/workload.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/size.h"
+#include "src/model/compute.h"
+#include "src/model/head.h"
+#include "src/model/rope.h"
+
+#define ALIGN ((size_t)64)
+
+/* ---- memory ---- */
+
+/* Hands out pieces of one allocation; with base NULL it only counts. */
+struct carver {
+  char *base;
+  size_t used;
+  bool overflow;
+};
+
+static void *carve(struct carver *c, size_t count, size_t each)
+{
+  size_t bytes, end, begin = c->used;
+  if (!pen_size_mul(count, each, &bytes) ||
+      !pen_size_round_up(bytes, ALIGN, &bytes) ||
+      !pen_size_add(begin, bytes, &end)) {
+    c->overflow = true;
+    return NULL;
+  }
+  c->used = end;
+  return c->base ? c->base + begin : NULL;
+}
+
+static void lay_out(struct pen_model *m, const struct pen_params *params,
+                    size_t n_threads, struct carver *c)
+{
+  const struct pen_model_options *o = &m->options;
+  size_t half = params->config.head_dim / 2, tokens = o->max_tokens;
+  struct pen_compute_micro *micros =
+      carve(c, o->max_micros, sizeof *m->micros);
+  m->micros = micros;
+  for (size_t i = 0; i < o->max_micros && !c->overflow; i++) {
+    struct pen_compute_micro b = {.tokens = 0};
+    b.ids = carve(c, tokens, sizeof *b.ids);
+    b.positions = carve(c, tokens, sizeof *b.positions);
+    b.first_key = carve(c, tokens, sizeof *b.first_key);
+    b.targets = carve(c, tokens, sizeof *b.targets);
+    b.logit_rows = carve(c, o->max_logit_rows, sizeof *b.logit_rows);
+    if (micros)
+      micros[i] = b;
+  }
+  size_t table = 0;
+  if (!pen_size_mul(tokens, half, &table))
+    c->overflow = true;
+  m->cosines = carve(c, table, sizeof *m->cosines);
+  m->sines = carve(c, table, sizeof *m->sines);
+  m->stream.scratch = carve(c, n_threads, PEN_STREAM_SCRATCH_BYTES);
+}
+
+static int count_bytes(const struct pen_params *params,
+                       const struct pen_model_options *options,
+                       size_t n_threads, size_t *ret_bytes)
+{
+  struct pen_model m = {.options = *options};
+  struct carver c = {NULL, 0, false};
+  lay_out(&m, params, n_threads, &c);
+  if (c.overflow)
+    return pen_error_set(-EOVERFLOW,
+                         "cannot count the memory of %zu micro-batches of %zu "
+                         "tokens",
+                         options->max_micros, options->max_tokens);
+  *ret_bytes = c.used;
+  return 0;
+}
+
+int pen_model_host_bytes(const struct pen_params *params,
+                         const struct pen_model_options *options,
+                         size_t n_threads, size_t *ret_bytes)
+{
+  size_t bytes;
+  int r = count_bytes(params, options, n_threads, &bytes);
+  if (r)
+    return r;
+  *ret_bytes = bytes + sizeof(struct pen_model) + ALIGN;
+  return 0;
+}
+
+/* ---- making ---- */
+
+static size_t max_size(size_t a, size_t b)
+{
+  return a > b ? a : b;
+}
+
+static void fill_workload(struct pen_model *m)
+{
+  const struct pen_model_options *o = &m->options;
+  const struct pen_model_config *config = &m->params->config;
+  size_t tokens = o->max_tokens, hidden = config->hidden_size;
+  struct pen_workload *w = &m->workload;
+  for (size_t i = 0; i < m->params->n_blocks; i++)
+    m->params->blocks[i].saved_bytes =
+        m->params->infos[i].kind == PEN_BLOCK_LAYER ? m->layer.saved_bytes : 0;
+  pen_params_workload(m->params, w);
+  w->weight_elem_bytes = pen_elem_bytes(o->elem);
+  w->n_micros_max = o->max_micros;
+  w->act_bytes = tokens * hidden * pen_elem_bytes(o->elem);
+  w->dhead_bytes = tokens * hidden * sizeof(float);
+  w->stats_bytes = tokens * PEN_XENT_ROWS * sizeof(float);
+  w->work_bytes = max_size(m->layer.work_bytes,
+                           pen_head_work_bytes(o->elem, hidden, tokens));
+  w->logits_bytes = o->max_logit_rows * config->vocab_size * sizeof(float);
+}
+
+static int check_options(const struct pen_params *params,
+                         const struct pen_model_options *o)
+{
+  const struct pen_model_config *c = &params->config;
+  if (!o->max_tokens || !o->max_micros || o->max_tokens > UINT32_MAX ||
+      c->vocab_size > INT32_MAX)
+    return pen_error_set(PEN_EUSAGE,
+                         "cannot make a model for %zu micro-batches of %zu "
+                         "tokens of %zu: all must be positive and below 2^31",
+                         o->max_micros, o->max_tokens, c->vocab_size);
+  return pen_ops_check_shape(c->n_heads, c->n_kv_heads, c->head_dim);
+}
+
+static int make(struct pen_model *m, struct pen_pool *pool,
+                struct pen_pool *update_pool)
+{
+  const struct pen_model_options *o = &m->options;
+  const struct pen_model_config *config = &m->params->config;
+  size_t n_threads = pen_pool_n_threads(pool), bytes;
+  int r = check_options(m->params, o);
+  if (!r)
+    r = pen_gemm_find(o->gemm, o->isa, o->elem, &m->stream.gemm);
+  if (!r)
+    r = count_bytes(m->params, o, n_threads, &bytes);
+  if (r)
+    return r;
+  m->memory = aligned_alloc(ALIGN, bytes);
+  if (!m->memory)
+    return pen_error_set(-ENOMEM, "cannot allocate %zu bytes of model tables",
+                         bytes);
+  struct carver c = {m->memory, 0, false};
+  lay_out(m, m->params, n_threads, &c);
+  pen_rope_fill(&config->rope, config->head_dim, o->max_tokens, m->cosines,
+                m->sines);
+  m->stream.pool = pool;
+  m->stream.isa = o->isa;
+  m->update_stream = (struct pen_stream){.pool = update_pool, .isa = o->isa};
+  m->ops = pen_ops_host(o->isa, o->elem);
+  pen_layer_init(&m->layer, m->params, o->elem, o->max_tokens);
+  fill_workload(m);
+  pen_compute_init(m);
+  return 0;
+}
+
+int pen_model_create(struct pen_params *params,
+                     const struct pen_model_options *options,
+                     struct pen_pool *pool, struct pen_pool *update_pool,
+                     struct pen_model **ret_model)
+{
+  struct pen_model *m = calloc(1, sizeof *m);
+  if (!m)
+    return pen_error_set(-ENOMEM, "cannot allocate a model");
+  m->params = params;
+  m->options = *options;
+  int r = make(m, pool, update_pool);
+  if (r)
+    pen_model_free(&m);
+  else
+    *ret_model = m;
+  return r;
+}
+
+void pen_model_free(struct pen_model **model)
+{
+  if (*model)
+    free((*model)->memory);
+  free(*model);
+  *model = NULL;
+}
+
+const struct pen_workload *pen_model_workload(const struct pen_model *model)
+{
+  return &model->workload;
+}
+
+const struct pen_compute *pen_model_compute(const struct pen_model *model)
+{
+  return &model->compute;
+}
+
+const struct pen_gemm_library *pen_model_gemm(const struct pen_model *model)
+{
+  return model->stream.gemm;
+}
+
+/* ---- batches ---- */
+
+static int check_tokens(const struct pen_model *m,
+                        const struct pen_model_micro *batch)
+{
+  size_t vocab = m->params->config.vocab_size;
+  if (!batch->n_tokens || batch->n_tokens > m->options.max_tokens)
+    return pen_error_set(PEN_EMISMATCH,
+                         "a micro-batch of %zu tokens where 1 to %zu fit",
+                         batch->n_tokens, m->options.max_tokens);
+  for (size_t t = 0; t < batch->n_tokens; t++) {
+    int64_t target = batch->targets ? batch->targets[t] : -1;
+    if (batch->ids[t] >= vocab || target >= (int64_t)vocab)
+      return pen_error_set(PEN_EMISMATCH,
+                           "token %zu has id %" PRIu32 " and target %" PRId64
+                           ", but the vocabulary has %zu",
+                           t, batch->ids[t], target, vocab);
+    if (batch->positions[t] >= m->options.max_tokens)
+      return pen_error_set(PEN_EMISMATCH,
+                           "token %zu is at position %" PRIu32 " of %zu", t,
+                           batch->positions[t], m->options.max_tokens);
+  }
+  return 0;
+}
+
+static int check_documents(const struct pen_model_micro *batch)
+{
+  bool good = batch->n_docs && batch->doc_begin[0] == 0 &&
+              batch->doc_begin[batch->n_docs] == batch->n_tokens;
+  for (size_t i = 0; good && i < batch->n_docs; i++)
+    good = batch->doc_begin[i] < batch->doc_begin[i + 1];
+  if (!good)
+    return pen_error_set(PEN_EMISMATCH,
+                         "%zu documents do not tile %zu tokens in order",
+                         batch->n_docs, batch->n_tokens);
+  return 0;
+}
+
+static int choose_rows(struct pen_model *m, struct pen_compute_micro *b,
+                       const struct pen_model_micro *batch,
+                       enum pen_model_logits logits)
+{
+  size_t rows = logits == PEN_LOGITS_ALL    ? batch->n_tokens
+                : logits == PEN_LOGITS_LAST ? batch->n_docs
+                                            : 0;
+  if (rows > m->options.max_logit_rows)
+    return pen_error_set(PEN_EMISMATCH,
+                         "%zu rows of logits where at most %zu were planned",
+                         rows, m->options.max_logit_rows);
+  for (size_t i = 0; i < rows; i++)
+    b->logit_rows[i] = logits == PEN_LOGITS_ALL ? (uint32_t)i
+                                                : batch->doc_begin[i + 1] - 1;
+  b->n_logit_rows = rows;
+  return 0;
+}
+
+int pen_model_set_micro(struct pen_model *model, size_t micro,
+                        const struct pen_model_micro *batch,
+                        enum pen_model_logits logits)
+{
+  if (micro >= model->options.max_micros)
+    return pen_error_set(PEN_EMISMATCH,
+                         "micro-batch %zu where a step has at most %zu", micro,
+                         model->options.max_micros);
+  struct pen_compute_micro *b = &model->micros[micro];
+  size_t n = batch->n_tokens;
+  int r = check_tokens(model, batch);
+  if (!r)
+    r = check_documents(batch);
+  if (!r)
+    r = choose_rows(model, b, batch, logits);
+  if (r)
+    return r;
+  b->tokens = n;
+  memcpy(b->ids, batch->ids, n * sizeof *b->ids);
+  memcpy(b->positions, batch->positions, n * sizeof *b->positions);
+  for (size_t t = 0; t < n; t++)
+    b->targets[t] = batch->targets ? batch->targets[t] : -1;
+  for (size_t i = 0; i < batch->n_docs; i++)
+    for (size_t t = batch->doc_begin[i]; t < batch->doc_begin[i + 1]; t++)
+      b->first_key[t] = batch->doc_begin[i];
+  return 0;
+}
+
+size_t pen_model_logit_rows(const struct pen_model *model, size_t micro)
+{
+  return model->micros[micro].n_logit_rows;
+}
