@@ -1,0 +1,448 @@
+/* build.c: one training step, written down in the order of the papers: gather,
+ * forward, head, backward, scatter, finish, decide; before a block's first use,
+ * the update that waits for it.
+ *
+ * Lanes run ahead of each other by themselves, as far as rings have free slots:
+ * nothing here speaks of prefetch.  Main thread, pure.  Disadvantage: steps do
+ * not overlap; the tail of one step's writes is not hidden by the next. */
+#include <string.h>
+
+#include "base/error.h"
+#include "offload/emit.h"
+#include "offload/move.h"
+
+static const enum pen_guard always = PEN_GUARD_ALWAYS;
+
+struct span {
+  size_t first, count; /* micro-batches of a group */
+};
+
+static uint32_t micro_at(struct span g, size_t j)
+{
+  return (uint32_t)(g.first + j);
+}
+
+static void set_flops(struct pen_emit *e, uint32_t task, double flops)
+{
+  if (e->rc == 0)
+    e->s->tasks[task].cost.flops = flops;
+}
+
+/* One pass over a block for one micro-batch. */
+static double pass_flops(const struct pen_emit *e, size_t block)
+{
+  return e->w->blocks[block].forward_flops_per_token * e->shape->n_tokens /
+         (double)e->shape->n_micros;
+}
+
+/* A block's weights as the last decided update makes them. */
+static void update_before_use(struct pen_emit *e, size_t block)
+{
+  if (!e->carry->pending || e->s->updated[block])
+    return;
+  e->s->updated[block] = true;
+  pen_move_update(e, block);
+}
+
+static void read_weight(struct pen_emit *e, size_t block, uint32_t slot)
+{
+  pen_emit_read_part(e, slot, 0, pen_move_weight_bytes(e, block));
+}
+
+static void use_work(struct pen_emit *e)
+{
+  if (e->l->work == PEN_NONE)
+    return;
+  pen_emit_renew(e, e->l->work);
+  pen_emit_write(e, e->l->work);
+}
+
+/* The batch's embedding rows: found on the host, then up. */
+static void emit_gather(struct pen_emit *e, struct span g)
+{
+  const struct pen_layout *l = e->l;
+  bool up = l->compute_tier == PEN_TIER_DEVICE;
+  uint32_t *x = up ? l->rows_x : l->act_home;
+  for (size_t j = 0; j < g.count; j++)
+    pen_emit_renew(e, x[j]);
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
+    update_before_use(e, b);
+    uint32_t w = pen_move_weight_host(e, b);
+    for (size_t j = 0; j < g.count; j++) {
+      pen_emit_task(e, PEN_TASK_GATHER, PEN_LANE_UPDATE, always, (uint32_t)b,
+                    micro_at(g, j));
+      read_weight(e, b, w);
+      pen_emit_write(e, x[j]);
+    }
+  }
+  for (size_t j = 0; up && j < g.count; j++) {
+    pen_emit_renew(e, l->act_home[j]);
+    pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, micro_at(g, j), x[j],
+                  l->act_home[j]);
+  }
+}
+
+static void emit_forward_block(struct pen_emit *e, struct span g, size_t body)
+{
+  const struct pen_layout *l = e->l;
+  size_t block = e->w->body_begin + body;
+  bool last = block + 1 == e->w->body_end;
+  update_before_use(e, block);
+  uint32_t w = pen_move_weight(e, block);
+  for (size_t j = 0; j < g.count; j++) {
+    uint32_t micro = micro_at(g, j);
+    uint32_t x = pen_move_act(e, body, j, micro);
+    pen_emit_pin(e, x);
+    uint32_t y = last ? l->head_in[j] : pen_move_act_begin(e, body + 1, j);
+    if (last)
+      pen_emit_renew(e, y);
+    uint32_t saved = e->shape->kind == PEN_STEP_TRAIN
+                         ? l->saved[body * l->placement.group_size + j]
+                         : PEN_NONE;
+    if (saved != PEN_NONE)
+      pen_emit_renew(e, saved);
+    uint32_t task = pen_emit_task(e, PEN_TASK_FORWARD, PEN_LANE_COMPUTE,
+                                  always, (uint32_t)block, micro);
+    set_flops(e, task, pass_flops(e, block));
+    read_weight(e, block, w);
+    pen_emit_read(e, x);
+    pen_emit_write(e, y);
+    use_work(e);
+    if (saved != PEN_NONE)
+      pen_emit_write(e, saved);
+    pen_emit_unpin(e, x);
+    if (!last)
+      pen_move_act_end(e, body + 1, j, y, micro);
+  }
+}
+
+/* The softmax statistics of all targets, one range of the vocabulary after the
+ * other, and from them the loss. */
+static void emit_head_forward(struct pen_emit *e, struct span g)
+{
+  const struct pen_layout *l = e->l;
+  for (size_t j = 0; j < g.count; j++) {
+    pen_emit_renew(e, l->stats[j]);
+    pen_emit_task(e, PEN_TASK_HEAD_BEGIN, PEN_LANE_COMPUTE, always, PEN_NONE,
+                  micro_at(g, j));
+    pen_emit_write(e, l->stats[j]);
+  }
+  for (size_t b = e->w->head_begin; b < e->w->head_end; b++) {
+    update_before_use(e, b);
+    uint32_t w = pen_move_weight(e, b);
+    for (size_t j = 0; j < g.count; j++) {
+      uint32_t task =
+          pen_emit_task(e, PEN_TASK_HEAD_FORWARD, PEN_LANE_COMPUTE, always,
+                        (uint32_t)b, micro_at(g, j));
+      set_flops(e, task, pass_flops(e, b));
+      read_weight(e, b, w);
+      pen_emit_read(e, l->head_in[j]);
+      pen_emit_modify(e, l->stats[j]);
+      use_work(e);
+    }
+  }
+  for (size_t j = 0; j < g.count; j++) {
+    uint32_t micro = micro_at(g, j);
+    pen_emit_task(e, PEN_TASK_HEAD_LOSS, PEN_LANE_COMPUTE, always, PEN_NONE,
+                  micro);
+    pen_emit_read(e, l->stats[j]);
+    pen_emit_write_part(e, l->results_device, pen_layout_loss_offset(micro),
+                        sizeof(double));
+  }
+}
+
+static void emit_head_logits(struct pen_emit *e, struct span g)
+{
+  const struct pen_layout *l = e->l;
+  for (size_t b = e->w->head_begin; b < e->w->head_end; b++) {
+    update_before_use(e, b);
+    uint32_t w = pen_move_weight(e, b);
+    for (size_t j = 0; j < g.count; j++) {
+      uint32_t task =
+          pen_emit_task(e, PEN_TASK_HEAD_LOGITS, PEN_LANE_COMPUTE, always,
+                        (uint32_t)b, micro_at(g, j));
+      set_flops(e, task, pass_flops(e, b));
+      read_weight(e, b, w);
+      pen_emit_read(e, l->head_in[j]);
+      pen_emit_write(e, l->logits);
+      use_work(e);
+    }
+  }
+}
+
+/* Rounds a whole gradient to what is stored, and takes its norm. */
+static void emit_finish(struct pen_emit *e, size_t block, uint32_t sum,
+                        bool on_host)
+{
+  const struct pen_layout *l = e->l;
+  uint32_t extra = on_host ? l->rows_sum[block] : PEN_NONE;
+  uint32_t results = on_host ? l->results_host : l->results_device;
+  uint32_t stored = pen_move_grad_begin(e, block, on_host);
+  pen_emit_task(e, on_host ? PEN_TASK_FINISH_ROWS : PEN_TASK_FINISH,
+                on_host ? PEN_LANE_UPDATE : PEN_LANE_COMPUTE, always,
+                (uint32_t)block, PEN_NONE);
+  pen_emit_read_part(e, sum, 0, e->w->blocks[block].elems * sizeof(float));
+  pen_emit_write_part(e, stored, 0, pen_move_weight_bytes(e, block));
+  pen_emit_write_part(e, results, pen_layout_nonfinite_offset(e->w, block),
+                      sizeof(uint64_t));
+  pen_emit_write_part(e, results, pen_layout_sumsq_offset(e->w, block),
+                      pen_layout_sumsq_chunks(e->w, block) * sizeof(double));
+  if (extra != PEN_NONE && extra != sum)
+    pen_emit_read(e, extra);
+  pen_move_grad_end(e, block, stored);
+}
+
+/* After a block's last micro-batch of a group: carry its sum on, or finish. */
+static void close_sum(struct pen_emit *e, size_t block, uint32_t sum,
+                      bool last_group)
+{
+  bool waits_for_rows = e->l->rows_sum[block] != PEN_NONE;
+  if (!last_group || waits_for_rows)
+    pen_move_sum_keep(e, block, sum);
+  else
+    emit_finish(e, block, sum, false);
+}
+
+static void emit_head_backward(struct pen_emit *e, struct span g, bool last)
+{
+  const struct pen_layout *l = e->l;
+  for (size_t b = e->w->head_begin; b < e->w->head_end; b++) {
+    uint32_t w = pen_move_weight(e, b);
+    uint32_t sum = pen_move_sum_begin(e, b, g.first == 0);
+    for (size_t j = 0; j < g.count; j++) {
+      if (b == e->w->head_begin)
+        pen_emit_renew(e, l->dhead[j]);
+      uint32_t task =
+          pen_emit_task(e, PEN_TASK_HEAD_BACKWARD, PEN_LANE_COMPUTE, always,
+                        (uint32_t)b, micro_at(g, j));
+      set_flops(e, task, 3 * pass_flops(e, b));
+      read_weight(e, b, w);
+      pen_emit_read(e, l->head_in[j]);
+      pen_emit_read(e, l->stats[j]);
+      if (b == e->w->head_begin)
+        pen_emit_write(e, l->dhead[j]);
+      else
+        pen_emit_modify(e, l->dhead[j]);
+      pen_emit_modify(e, sum);
+      use_work(e);
+    }
+    close_sum(e, b, sum, last);
+  }
+  for (size_t j = 0; j < g.count; j++) {
+    pen_emit_renew(e, l->d[j]);
+    pen_emit_task(e, PEN_TASK_HEAD_END, PEN_LANE_COMPUTE, always, PEN_NONE,
+                  micro_at(g, j));
+    pen_emit_read(e, l->dhead[j]);
+    pen_emit_write(e, l->d[j]);
+  }
+}
+
+static void emit_backward_block(struct pen_emit *e, struct span g, size_t body,
+                                bool last)
+{
+  const struct pen_layout *l = e->l;
+  size_t block = e->w->body_begin + body;
+  uint32_t w = pen_move_weight(e, block);
+  uint32_t sum = pen_move_sum_begin(e, block, g.first == 0);
+  for (size_t j = 0; j < g.count; j++) {
+    uint32_t micro = micro_at(g, j);
+    uint32_t x = pen_move_act(e, body, j, micro);
+    uint32_t saved = l->saved[body * l->placement.group_size + j];
+    uint32_t task = pen_emit_task(e, PEN_TASK_BACKWARD, PEN_LANE_COMPUTE,
+                                  always, (uint32_t)block, micro);
+    set_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pass_flops(e, block));
+    read_weight(e, block, w);
+    pen_emit_read(e, x);
+    pen_emit_modify(e, l->d[j]);
+    pen_emit_modify(e, sum);
+    use_work(e);
+    if (saved != PEN_NONE)
+      pen_emit_read(e, saved);
+  }
+  close_sum(e, block, sum, last);
+}
+
+/* The gradient of the gathered rows comes down and is added in token order. */
+static void emit_scatter(struct pen_emit *e, struct span g)
+{
+  const struct pen_layout *l = e->l;
+  for (size_t j = 0; j < g.count; j++) {
+    uint32_t d = l->d[j];
+    if (l->compute_tier == PEN_TIER_DEVICE) {
+      uint32_t down = pen_emit_take(e, l->rows_d, micro_at(g, j));
+      pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, PEN_NONE, micro_at(g, j), d,
+                    down);
+      d = down;
+    }
+    for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
+      pen_emit_task(e, PEN_TASK_SCATTER, PEN_LANE_UPDATE, always, (uint32_t)b,
+                    micro_at(g, j));
+      pen_emit_read(e, d);
+      pen_emit_modify(e, l->rows_sum[b]);
+    }
+  }
+}
+
+static void emit_zero_rows(struct pen_emit *e)
+{
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
+    pen_emit_renew(e, e->l->rows_sum[b]);
+    pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_UPDATE, always, (uint32_t)b,
+                  PEN_NONE);
+    pen_emit_write(e, e->l->rows_sum[b]);
+  }
+}
+
+static void emit_finish_rows(struct pen_emit *e)
+{
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
+    uint32_t partial = e->l->partial_home[b];
+    emit_finish(e, b, partial == PEN_NONE ? e->l->rows_sum[b] : partial, true);
+  }
+}
+
+/* What the device counted comes down: losses, and in training the norms of the
+ * blocks it finished (all but the embedding's, which the host finished). */
+static void emit_results_down(struct pen_emit *e)
+{
+  const struct pen_layout *l = e->l;
+  if (l->results_device == l->results_host)
+    return;
+  pen_emit_copy_part(e, PEN_LANE_DOWNLOAD, l->results_device, l->results_host,
+                     0, e->shape->n_micros * sizeof(double));
+  if (e->shape->kind != PEN_STEP_TRAIN)
+    return;
+  size_t first = e->w->rows_begin == 0 ? e->w->rows_end : 0;
+  size_t end = e->w->rows_begin == 0 ? e->w->n_blocks : e->w->rows_begin;
+  size_t begins[] = {pen_layout_nonfinite_offset(e->w, first),
+                     pen_layout_sumsq_offset(e->w, first)};
+  size_t ends[] = {pen_layout_nonfinite_offset(e->w, end),
+                   pen_layout_sumsq_offset(e->w, end)};
+  for (int i = 0; i < 2; i++)
+    pen_emit_copy_part(e, PEN_LANE_DOWNLOAD, l->results_device,
+                       l->results_host, begins[i], ends[i] - begins[i]);
+}
+
+static void emit_commit(struct pen_emit *e)
+{
+  uint32_t id = pen_emit_task(e, PEN_TASK_COMMIT, PEN_LANE_WRITE, always,
+                              PEN_NONE, PEN_NONE);
+  if (e->rc == 0) /* what it vouches for is down */
+    e->s->tasks[id].wait[PEN_LANE_WRITE] = e->s->tasks[id].ticket - 1;
+}
+
+/* Every block was updated by the forward pass that just ended. */
+static void end_updates(struct pen_emit *e, bool commits)
+{
+  if (commits && (e->carry->pending || e->shape->save))
+    emit_commit(e);
+  e->carry->pending = false;
+}
+
+static void emit_group(struct pen_emit *e, struct span g, bool commits)
+{
+  bool last = g.first + g.count == e->shape->n_micros;
+  size_t n_body = e->w->body_end - e->w->body_begin;
+  emit_gather(e, g);
+  for (size_t body = 0; body < n_body; body++)
+    emit_forward_block(e, g, body);
+  if (e->shape->kind == PEN_STEP_LOGITS)
+    emit_head_logits(e, g);
+  else
+    emit_head_forward(e, g);
+  end_updates(e, commits);
+  if (e->shape->kind != PEN_STEP_TRAIN)
+    return;
+  emit_head_backward(e, g, last);
+  for (size_t body = n_body; body-- > 0;)
+    emit_backward_block(e, g, body, last);
+  emit_scatter(e, g);
+}
+
+static void emit_groups(struct pen_emit *e, bool commits)
+{
+  const struct pen_layout *l = e->l;
+  size_t n = e->shape->n_micros, group = l->placement.group_size;
+  bool trains = e->shape->kind == PEN_STEP_TRAIN;
+  if (e->shape->kind == PEN_STEP_LOGITS) {
+    pen_emit_renew(e, l->logits);
+  } else {
+    pen_emit_renew(e, l->results_device);
+    if (l->results_host != l->results_device)
+      pen_emit_renew(e, l->results_host);
+  }
+  if (trains)
+    emit_zero_rows(e);
+  for (size_t first = 0; first < n; first += group, e->group++) {
+    struct span g = {first, n - first < group ? n - first : group};
+    emit_group(e, g, commits);
+  }
+  if (trains)
+    emit_finish_rows(e);
+  if (e->shape->kind != PEN_STEP_LOGITS) {
+    emit_results_down(e);
+  } else if (l->logits != l->logits_host) {
+    pen_emit_renew(e, l->logits_host);
+    pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, PEN_NONE, PEN_NONE, l->logits,
+                  l->logits_host);
+  }
+  if (!trains)
+    return;
+  pen_emit_task(e, PEN_TASK_DECIDE, PEN_LANE_UPDATE, always, PEN_NONE,
+                PEN_NONE);
+  pen_emit_read_part(e, l->results_host, 0, n * sizeof(double));
+  uint64_t counts = pen_layout_nonfinite_offset(e->w, 0);
+  pen_emit_read_part(e, l->results_host, counts,
+                     pen_layout_sumsq_offset(e->w, e->w->n_blocks) - counts);
+  e->carry->pending = true;
+}
+
+/* No forward: apply what is pending, and hand out everything when saving. */
+static void emit_drain(struct pen_emit *e, bool commits)
+{
+  for (size_t b = 0; b < e->w->n_blocks; b++) {
+    update_before_use(e, b);
+    if (!e->shape->save)
+      continue;
+    for (uint32_t t = e->l->block_tiles[b]; t < e->l->block_tiles[b + 1]; t++) {
+      if (e->l->tiles[t].state_home == PEN_NONE)
+        continue;
+      uint32_t task = pen_emit_task(e, PEN_TASK_SAVE_TILE, PEN_LANE_WRITE,
+                                    always, (uint32_t)b, PEN_NONE);
+      if (e->rc == 0)
+        e->s->tasks[task].tile = t;
+      pen_emit_read(e, e->l->tiles[t].state_home);
+    }
+    uint32_t w = pen_move_weight_host(e, b);
+    pen_emit_task(e, PEN_TASK_SAVE_BLOCK, PEN_LANE_WRITE, always, (uint32_t)b,
+                  PEN_NONE);
+    read_weight(e, b, w);
+  }
+  end_updates(e, commits);
+}
+
+int pen_schedule_build(const struct pen_workload *workload,
+                       const struct pen_layout *layout,
+                       const struct pen_shape *shape, bool commits,
+                       struct pen_carry *carry, struct pen_schedule *schedule)
+{
+  if (shape->n_micros > workload->n_micros_max ||
+      (shape->n_micros == 0) != (shape->kind == PEN_STEP_DRAIN))
+    return pen_error_set(PEN_ESCHEDULE,
+                         "a step of %zu micro-batches; planned for 1 to %zu",
+                         shape->n_micros, workload->n_micros_max);
+  schedule->n_tasks = schedule->n_accesses = 0;
+  memset(schedule->n_tickets, 0, sizeof schedule->n_tickets);
+  memset(schedule->uses, 0, layout->n_slots * sizeof *schedule->uses);
+  memset(schedule->updated, 0, workload->n_blocks * sizeof *schedule->updated);
+  struct pen_emit e = {.w = workload,
+                       .l = layout,
+                       .shape = shape,
+                       .carry = carry,
+                       .s = schedule};
+  if (shape->kind == PEN_STEP_DRAIN)
+    emit_drain(&e, commits);
+  else
+    emit_groups(&e, commits);
+  return e.rc;
+}

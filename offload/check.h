@@ -1,0 +1,37 @@
+/* check.h: proves that a schedule is safe before it runs. */
+#ifndef PEN_OFFLOAD_CHECK_H
+#define PEN_OFFLOAD_CHECK_H
+
+#include "offload/schedule.h"
+
+/* Working memory of the proof, reused from step to step. */
+struct pen_check {
+  uint32_t (*known)[PEN_LANES]; /* [tasks] tickets retired when it starts */
+  uint32_t (*after)[PEN_LANES]; /* [tasks] and when it is retired itself */
+  uint32_t *by_ticket[PEN_LANES]; /* [tasks each] */
+  uint32_t *order;      /* [tasks] an order in which they can run */
+  uint32_t *owner;      /* [accesses] the task of each */
+  uint32_t *next;       /* [accesses] next use of the same slot */
+  uint32_t *first_use, *last_use; /* [slots] */
+  size_t max_tasks, max_accesses, n_slots;
+};
+
+int pen_check_init(struct pen_check *check, const struct pen_layout *layout,
+                   size_t max_tasks, size_t max_accesses);
+void pen_check_done(struct pen_check *check);
+
+/* 0 when, for every decision of the guards, with `before` as what the step
+ * before left:
+ *   - every task can start at last (no cycle among waits and lane orders);
+ *   - what a task reads was filled, over the whole range it reads, by tasks
+ *     that are retired before it starts;
+ *   - a slot is filled anew only after every use of its old content is retired;
+ *   - two tasks that fill the same bytes do so in order.
+ * Else -PEN_ESCHEDULE; the text names task, slot and rule.  Does not allocate.
+ */
+int pen_check_schedule(struct pen_check *check,
+                       const struct pen_layout *layout,
+                       const struct pen_schedule *schedule,
+                       const struct pen_carry *before);
+
+#endif

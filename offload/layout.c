@@ -1,0 +1,395 @@
+/* layout.c: from a placement's budgets to numbered slots.
+ *
+ * Homes come first, ring and working slots after; every slot starts on a page
+ * of its tier's arena, in the order of its number.  A ring exists only where
+ * some object needs it, so the sum over slots is the memory of the run.
+ * Runs once, at start, on the main thread.  Disadvantage: a ring's slots are as
+ * large as its largest object, so one big block makes the whole ring big. */
+#include "offload/layout.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "offload/schedule.h"
+
+struct budget {
+  uint64_t device, host;
+};
+
+struct maker {
+  struct pen_layout *l;
+  const struct pen_workload *w;
+  size_t max_slots;
+};
+
+static size_t aligned(size_t bytes)
+{
+  return (bytes + PEN_SLOT_ALIGN - 1) / PEN_SLOT_ALIGN * PEN_SLOT_ALIGN;
+}
+
+size_t pen_layout_loss_offset(size_t micro) { return micro * sizeof(double); }
+
+size_t pen_layout_nonfinite_offset(const struct pen_workload *workload,
+                                   size_t block)
+{
+  return (workload->n_micros_max + block) * sizeof(double);
+}
+
+size_t pen_layout_sumsq_chunks(const struct pen_workload *workload,
+                               size_t block)
+{
+  size_t elems = workload->blocks[block].elems;
+  return (elems + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS;
+}
+
+size_t pen_layout_sumsq_offset(const struct pen_workload *workload,
+                               size_t block)
+{
+  size_t offset = (workload->n_micros_max + workload->n_blocks);
+  for (size_t b = 0; b < block; b++)
+    offset += pen_layout_sumsq_chunks(workload, b);
+  return offset * sizeof(double);
+}
+
+/* A zero-byte slot is no slot. */
+static uint32_t add_slot(struct maker *m, const char *purpose,
+                         enum pen_tier tier, bool home, size_t bytes)
+{
+  struct pen_layout *l = m->l;
+  if (bytes == 0)
+    return PEN_NONE;
+  assert(l->n_slots < m->max_slots);
+  if (l->placement.unified && tier == PEN_TIER_DEVICE)
+    tier = PEN_TIER_HOST;
+  uint32_t id = (uint32_t)l->n_slots++;
+  l->slots[id] = (struct pen_slot){.purpose = purpose,
+                                   .tier = tier,
+                                   .home = home,
+                                   .bytes = aligned(bytes),
+                                   .offset = l->tier_bytes[tier]};
+  l->tier_bytes[tier] += aligned(bytes);
+  return id;
+}
+
+static struct pen_ring add_ring(struct maker *m, const char *purpose,
+                                enum pen_tier tier, size_t count, size_t bytes)
+{
+  if (bytes == 0 || count == 0)
+    return (struct pen_ring){PEN_NONE, 0};
+  struct pen_ring ring = {(uint32_t)m->l->n_slots, (uint32_t)count};
+  for (size_t i = 0; i < count; i++)
+    add_slot(m, purpose, tier, false, bytes);
+  return ring;
+}
+
+static enum pen_tier take(struct budget *budget, bool device_allowed,
+                          size_t bytes)
+{
+  if (device_allowed && budget->device >= bytes) {
+    if (budget->device != PEN_ALL_BYTES)
+      budget->device -= bytes;
+    return PEN_TIER_DEVICE;
+  }
+  if (budget->host >= bytes) {
+    if (budget->host != PEN_ALL_BYTES)
+      budget->host -= bytes;
+    return PEN_TIER_HOST;
+  }
+  return PEN_TIER_NVME;
+}
+
+static bool is_rows(const struct pen_workload *w, size_t block)
+{
+  return block >= w->rows_begin && block < w->rows_end;
+}
+
+static bool is_head(const struct pen_workload *w, size_t block)
+{
+  return block >= w->head_begin && block < w->head_end;
+}
+
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+static void place_weights(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  const struct pen_placement *p = &l->placement;
+  struct budget budget = {p->weights_device_bytes, p->weights_host_bytes};
+  size_t host_ring = 0, device_ring = 0;
+  for (size_t b = 0; b < w->n_blocks; b++) {
+    size_t bytes = aligned(w->blocks[b].elems * w->weight_elem_bytes);
+    /* The host gathers rows, so their home is never the device. */
+    enum pen_tier tier = take(&budget, !p->unified && !is_rows(w, b), bytes);
+    l->weight_home[b] = add_slot(m, "weights", tier, true, bytes);
+    if (tier != PEN_TIER_HOST)
+      host_ring = max_size(host_ring, bytes);
+    bool computes = !is_rows(w, b) || is_head(w, b);
+    if (!p->unified && tier != PEN_TIER_DEVICE && computes)
+      device_ring = max_size(device_ring, bytes);
+  }
+  l->weight_host = add_ring(m, "weight ring", PEN_TIER_HOST, p->weight_slots,
+                            host_ring);
+  l->weight_device = add_ring(m, "weight ring", PEN_TIER_DEVICE,
+                              p->weight_slots, device_ring);
+}
+
+static void place_activations(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  const struct pen_placement *p = &l->placement;
+  size_t group = p->group_size, n_body = w->body_end - w->body_begin;
+  bool any_nvme = false, any_off_device = false;
+  struct budget budget = {p->activations_device_bytes,
+                          p->activations_host_bytes};
+  if (p->unified) {
+    budget.host = p->activations_device_bytes > PEN_ALL_BYTES - budget.host
+                      ? PEN_ALL_BYTES
+                      : budget.host + p->activations_device_bytes;
+    budget.device = 0;
+  }
+  /* Backward needs the last ones first: they stay closest. */
+  for (size_t i = n_body; i-- > 1;)
+    for (size_t j = 0; j < group; j++) {
+      enum pen_tier tier = take(&budget, !p->unified, aligned(w->act_bytes));
+      any_nvme |= tier == PEN_TIER_NVME;
+      any_off_device |= tier != PEN_TIER_DEVICE;
+      l->act_home[i * group + j] =
+          add_slot(m, "activation checkpoints", tier, true, w->act_bytes);
+    }
+  for (size_t j = 0; j < group; j++) {
+    l->act_home[j] = add_slot(m, "activation checkpoints", PEN_TIER_DEVICE,
+                              true, w->act_bytes);
+    if (!p->unified)
+      l->rows_x[j] = add_slot(m, "embedding rows", PEN_TIER_HOST, false,
+                              w->act_bytes);
+  }
+  l->act_host = add_ring(m, "activation ring", PEN_TIER_HOST,
+                         p->activation_slots, any_nvme ? w->act_bytes : 0);
+  l->act_device =
+      add_ring(m, "activation ring", PEN_TIER_DEVICE, p->activation_slots,
+               !p->unified && any_off_device ? w->act_bytes : 0);
+  for (size_t i = p->recompute_blocks; i < n_body; i++)
+    for (size_t j = 0; j < group; j++)
+      l->saved[i * group + j] =
+          add_slot(m, "saved for backward", PEN_TIER_DEVICE, false,
+                   w->blocks[w->body_begin + i].saved_bytes);
+}
+
+static void place_gradients(struct maker *m, bool several_groups)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  const struct pen_placement *p = &l->placement;
+  struct budget budget = {0, p->gradients_host_bytes};
+  size_t sum_ring = 0, stored = 0, stored_nvme = 0, tile_grad = 0;
+  for (size_t b = 0; b < w->n_blocks; b++) {
+    size_t elems = w->blocks[b].elems;
+    size_t bytes = aligned(elems * w->weight_elem_bytes);
+    enum pen_tier tier = take(&budget, false, bytes);
+    l->grad_home[b] = add_slot(m, "waiting gradients", tier, true, bytes);
+    if (tier == PEN_TIER_NVME) {
+      stored_nvme = max_size(stored_nvme, bytes);
+      tile_grad = p->tile_elems * w->weight_elem_bytes;
+    }
+    if (is_rows(w, b))
+      l->rows_sum[b] = add_slot(m, "gradient sums of embedding rows",
+                                PEN_TIER_HOST, true, elems * sizeof(float));
+    bool computes = !is_rows(w, b) || is_head(w, b);
+    bool waits_for_rows = is_rows(w, b) && is_head(w, b);
+    if (computes && !waits_for_rows)
+      stored = max_size(stored, bytes);
+    if (computes && (several_groups || waits_for_rows))
+      l->partial_home[b] = add_slot(m, "gradient sums", PEN_TIER_HOST, true,
+                                    elems * sizeof(float));
+    if (computes && (!p->unified || l->partial_home[b] == PEN_NONE))
+      sum_ring = max_size(sum_ring, elems * sizeof(float));
+  }
+  l->grad_sum = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
+                         p->gradient_slots, sum_ring);
+  l->grad_device = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
+                            p->gradient_slots, p->unified ? 0 : stored);
+  l->grad_host = add_ring(m, "gradient ring", PEN_TIER_HOST,
+                          p->gradient_slots, stored_nvme);
+  l->tile_grad = add_ring(m, "gradient tile ring", PEN_TIER_HOST,
+                          p->tile_slots, tile_grad);
+}
+
+static void place_state(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  const struct pen_placement *p = &l->placement;
+  struct budget budget = {0, p->state_host_bytes};
+  l->tile_bytes = aligned(p->tile_elems * 3 * sizeof(float));
+  size_t t = 0;
+  for (size_t b = 0; b < w->n_blocks; b++) {
+    l->block_tiles[b] = (uint32_t)t;
+    for (size_t e = 0; e < w->blocks[b].elems; e += p->tile_elems, t++) {
+      size_t elems = w->blocks[b].elems - e;
+      if (elems > p->tile_elems)
+        elems = p->tile_elems;
+      struct pen_tile *tile = &l->tiles[t];
+      *tile = (struct pen_tile){(uint32_t)b, e, elems, PEN_NONE, PEN_NONE};
+      size_t bytes = elems * 3 * sizeof(float);
+      if (take(&budget, false, aligned(bytes)) == PEN_TIER_HOST)
+        tile->state_home =
+            add_slot(m, "optimizer state", PEN_TIER_HOST, true, bytes);
+      else
+        tile->store_tile = (uint32_t)l->n_store_tiles++;
+    }
+  }
+  l->block_tiles[w->n_blocks] = (uint32_t)t;
+  l->n_tiles = t;
+  l->tile_state = add_ring(m, "state tile ring", PEN_TIER_HOST, p->tile_slots,
+                           l->n_store_tiles ? l->tile_bytes : 0);
+}
+
+static void place_working(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  for (size_t j = 0; j < l->placement.group_size; j++) {
+    l->head_in[j] = add_slot(m, "activations", PEN_TIER_DEVICE, false,
+                             w->act_bytes);
+    l->d[j] = add_slot(m, "activation gradients", PEN_TIER_DEVICE, false,
+                       w->act_bytes);
+    l->dhead[j] = add_slot(m, "activation gradients", PEN_TIER_DEVICE, false,
+                           w->dhead_bytes);
+    l->stats[j] = add_slot(m, "softmax statistics", PEN_TIER_DEVICE, false,
+                           w->stats_bytes);
+  }
+  if (!l->placement.unified)
+    l->rows_d = add_ring(m, "embedding rows", PEN_TIER_HOST, 2, w->act_bytes);
+  l->work = add_slot(m, "workspace", PEN_TIER_DEVICE, false, w->work_bytes);
+  l->logits =
+      add_slot(m, "logits", PEN_TIER_DEVICE, false, w->logits_bytes);
+  l->logits_host = l->placement.unified
+                       ? l->logits
+                       : add_slot(m, "logits", PEN_TIER_HOST, false,
+                                  w->logits_bytes);
+  size_t results = pen_layout_sumsq_offset(w, w->n_blocks);
+  l->results_device = add_slot(m, "losses and norms", PEN_TIER_DEVICE, false,
+                               results);
+  l->results_host = l->placement.unified
+                        ? l->results_device
+                        : add_slot(m, "losses and norms", PEN_TIER_HOST,
+                                   false, results);
+}
+
+static int check_placement(const struct pen_placement *p)
+{
+  if (p->tile_elems == 0 || p->tile_elems % PEN_NORM_CHUNK_ELEMS)
+    return pen_error_set(PEN_EUSAGE,
+                         "a tile of %zu elements is not a multiple of %zu; "
+                         "choose another --tile-size",
+                         p->tile_elems, PEN_NORM_CHUNK_ELEMS);
+  if (p->weight_slots < 1 || p->gradient_slots < 1 || p->tile_slots < 1)
+    return pen_error_set(PEN_EUSAGE,
+                         "--weight-slots %zu, --gradient-slots %zu and "
+                         "--tile-slots %zu must each be at least 1",
+                         p->weight_slots, p->gradient_slots, p->tile_slots);
+  if (p->activation_slots < 2)
+    return pen_error_set(PEN_EUSAGE,
+                         "%zu activation slots: a block needs its input and "
+                         "its output, at least 2",
+                         p->activation_slots);
+  return 0;
+}
+
+/* [n] slot numbers, all PEN_NONE; NULL when out of memory. */
+static uint32_t *slot_numbers(size_t n)
+{
+  uint32_t *numbers = malloc((n ? n : 1) * sizeof *numbers);
+  for (size_t i = 0; numbers && i < n; i++)
+    numbers[i] = PEN_NONE;
+  return numbers;
+}
+
+static int allocate(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  const struct pen_placement *p = &l->placement;
+  size_t n_body = w->body_end - w->body_begin, group = p->group_size;
+  size_t tiles = 0;
+  for (size_t b = 0; b < w->n_blocks; b++)
+    tiles += (w->blocks[b].elems + p->tile_elems - 1) / p->tile_elems;
+  m->max_slots = tiles + 4 * w->n_blocks + 2 * n_body * group + 6 * group +
+                 2 * (p->weight_slots + p->activation_slots + p->tile_slots) +
+                 3 * p->gradient_slots + 16;
+  l->slots = calloc(m->max_slots, sizeof *l->slots);
+  l->tiles = calloc(tiles ? tiles : 1, sizeof *l->tiles);
+  l->block_tiles = slot_numbers(w->n_blocks + 1);
+  uint32_t **per_block[] = {&l->weight_home, &l->grad_home, &l->partial_home,
+                            &l->rows_sum};
+  uint32_t **per_act[] = {&l->act_home, &l->saved};
+  uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
+                            &l->rows_x};
+  bool whole = l->slots && l->tiles && l->block_tiles;
+  for (size_t i = 0; i < sizeof per_block / sizeof *per_block; i++)
+    whole &= (*per_block[i] = slot_numbers(w->n_blocks)) != NULL;
+  for (size_t i = 0; i < sizeof per_act / sizeof *per_act; i++)
+    whole &= (*per_act[i] = slot_numbers(n_body * group)) != NULL;
+  for (size_t i = 0; i < sizeof per_micro / sizeof *per_micro; i++)
+    whole &= (*per_micro[i] = slot_numbers(group)) != NULL;
+  if (!whole)
+    return pen_error_set(PEN_ENOFIT, "no memory for a table of %zu slots",
+                         m->max_slots);
+  return 0;
+}
+
+int pen_layout_init(struct pen_layout *ret_layout,
+                    const struct pen_workload *workload,
+                    const struct pen_placement *placement)
+{
+  int rc = check_placement(placement);
+  if (rc < 0)
+    return rc;
+  struct pen_layout layout = {.placement = *placement};
+  struct pen_placement *p = &layout.placement;
+  size_t n_body = workload->body_end - workload->body_begin;
+  if (p->group_size == 0 || p->group_size > workload->n_micros_max)
+    p->group_size = workload->n_micros_max;
+  if (p->recompute_blocks > n_body)
+    p->recompute_blocks = n_body;
+  layout.compute_tier = p->unified ? PEN_TIER_HOST : PEN_TIER_DEVICE;
+
+  struct maker m = {.l = &layout, .w = workload};
+  rc = allocate(&m);
+  if (rc < 0) {
+    pen_layout_done(&layout);
+    return rc;
+  }
+  place_weights(&m);
+  place_gradients(&m, p->group_size < workload->n_micros_max);
+  place_state(&m);
+  place_activations(&m);
+  place_working(&m);
+  *ret_layout = layout;
+  return 0;
+}
+
+void pen_layout_done(struct pen_layout *layout)
+{
+  if (!layout)
+    return;
+  free(layout->slots);
+  free(layout->tiles);
+  free(layout->block_tiles);
+  free(layout->weight_home);
+  free(layout->grad_home);
+  free(layout->partial_home);
+  free(layout->rows_sum);
+  free(layout->act_home);
+  free(layout->saved);
+  free(layout->head_in);
+  free(layout->d);
+  free(layout->dhead);
+  free(layout->stats);
+  free(layout->rows_x);
+  *layout = (struct pen_layout){0};
+}

@@ -1,0 +1,90 @@
+/* layout.h: placement to slots: every buffer of a run, in which tier it lies,
+ * and what it is for. */
+#ifndef PEN_OFFLOAD_LAYOUT_H
+#define PEN_OFFLOAD_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "offload/placement.h"
+#include "offload/workload.h"
+
+#define PEN_SLOT_ALIGN ((size_t)4096)
+
+struct pen_slot {
+  const char *purpose;  /* static text: "weights", "gradient ring" ... */
+  enum pen_tier tier;
+  bool home;       /* content outlives steps; else a ring or working slot */
+  size_t bytes;    /* multiple of PEN_SLOT_ALIGN */
+  uint64_t offset; /* within its tier's arena (nvme: the store's scratch) */
+};
+
+/* `count` equal slots used in turn, numbered from `first`. */
+struct pen_ring {
+  uint32_t first;
+  uint32_t count;
+};
+
+/* The unit of optimizer streaming: elements [begin, begin + elems) of a block. */
+struct pen_tile {
+  uint32_t block;
+  size_t begin;
+  size_t elems;
+  uint32_t state_home; /* slot of p, m, v in RAM; PEN_NONE: in the store */
+  uint32_t store_tile; /* number in the store; PEN_NONE: in RAM */
+};
+
+struct pen_layout {
+  struct pen_placement placement; /* as given, group size clamped */
+  enum pen_tier compute_tier;     /* PEN_TIER_HOST when unified */
+
+  struct pen_slot *slots;
+  size_t n_slots;
+  struct pen_tile *tiles; /* by block, then by element */
+  size_t n_tiles;
+  uint32_t *block_tiles;  /* [n_blocks + 1]: first tile of each block */
+  size_t n_store_tiles;
+  size_t tile_bytes;      /* of p, m, v of a whole tile, aligned */
+
+  /* Slot numbers, PEN_NONE where there is none. */
+  uint32_t *weight_home;  /* [n_blocks] any tier */
+  uint32_t *grad_home;    /* [n_blocks] host or nvme: the waiting gradient */
+  uint32_t *partial_home; /* [n_blocks] host: fp32 sum between groups */
+  uint32_t *rows_sum;     /* [n_blocks] host: fp32 sum of embedding rows */
+  uint32_t *act_home;     /* [n_body * group] inputs of body blocks */
+  uint32_t *saved;        /* [n_body * group] what backward need not recompute */
+  uint32_t *head_in, *d, *dhead, *stats; /* [group] */
+  uint32_t *rows_x; /* [group] host end of the gathered rows */
+  uint32_t work, logits, logits_host;
+  uint32_t results_device, results_host;
+
+  struct pen_ring weight_host, weight_device;
+  struct pen_ring act_host, act_device;
+  struct pen_ring grad_sum;               /* fp32, compute tier */
+  struct pen_ring grad_device, grad_host; /* stored gradient on its way */
+  struct pen_ring tile_state, tile_grad;
+  struct pen_ring rows_d; /* host end of the embedding's gradient rows */
+
+  uint64_t tier_bytes[PEN_TIERS]; /* sums over slots */
+};
+
+/* Makes the slots.  -PEN_EUSAGE: a placement that cannot be (a ring of no
+ * slots, a tile that is no multiple of PEN_NORM_CHUNK_ELEMS), with the option
+ * named.  Caller owns what is in *ret_layout; done accepts half-built ones. */
+int pen_layout_init(struct pen_layout *ret_layout,
+                    const struct pen_workload *workload,
+                    const struct pen_placement *placement);
+void pen_layout_done(struct pen_layout *layout);
+
+/* The results slots: losses per micro-batch, then non-finite counts per block,
+ * then chunk sums of squares of all blocks. */
+size_t pen_layout_loss_offset(size_t micro);
+size_t pen_layout_nonfinite_offset(const struct pen_workload *workload,
+                                   size_t block);
+size_t pen_layout_sumsq_offset(const struct pen_workload *workload,
+                               size_t block);
+size_t pen_layout_sumsq_chunks(const struct pen_workload *workload,
+                               size_t block);
+
+#endif

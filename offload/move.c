@@ -1,0 +1,261 @@
+/* move.c: how each kind of bytes travels between its home and its use.
+ *
+ * An object at home in the tier that needs it is used in place; else it goes
+ * through that tier's ring, by way of the host ring when it lives on NVMe and
+ * the device's memory is its own.  Main thread, while building.  Disadvantage:
+ * whole blocks move, even where only some rows of an embedding are needed. */
+#include "offload/move.h"
+
+#include "offload/layout.h"
+
+static const enum pen_guard always = PEN_GUARD_ALWAYS;
+
+uint64_t pen_move_weight_bytes(const struct pen_emit *e, size_t block)
+{
+  return e->l->slots[e->l->weight_home[block]].bytes;
+}
+
+uint32_t pen_move_weight_host(struct pen_emit *e, size_t block)
+{
+  uint32_t home = e->l->weight_home[block], id = (uint32_t)block;
+  if (pen_emit_tier(e, home) == PEN_TIER_HOST)
+    return home;
+  uint32_t slot = pen_emit_find(e, e->l->weight_host, id);
+  if (slot != PEN_NONE)
+    return slot;
+  slot = pen_emit_take(e, e->l->weight_host, id);
+  enum pen_lane lane = pen_emit_tier(e, home) == PEN_TIER_NVME
+                           ? PEN_LANE_READ
+                           : PEN_LANE_DOWNLOAD;
+  pen_emit_copy(e, lane, always, id, PEN_NONE, home, slot);
+  return slot;
+}
+
+uint32_t pen_move_weight(struct pen_emit *e, size_t block)
+{
+  uint32_t home = e->l->weight_home[block], id = (uint32_t)block;
+  if (pen_emit_tier(e, home) == e->l->compute_tier)
+    return home;
+  if (e->l->compute_tier == PEN_TIER_HOST)
+    return pen_move_weight_host(e, block);
+  uint32_t slot = pen_emit_find(e, e->l->weight_device, id);
+  if (slot != PEN_NONE)
+    return slot;
+  uint32_t from = pen_move_weight_host(e, block);
+  slot = pen_emit_take(e, e->l->weight_device, id);
+  pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, from, slot);
+  return slot;
+}
+
+static struct pen_ring act_ring(const struct pen_emit *e)
+{
+  return e->l->compute_tier == PEN_TIER_HOST ? e->l->act_host
+                                             : e->l->act_device;
+}
+
+static uint32_t act_object(const struct pen_emit *e, size_t body, size_t j)
+{
+  return (uint32_t)(body * e->l->placement.group_size + j);
+}
+
+uint32_t pen_move_act_begin(struct pen_emit *e, size_t body, size_t j)
+{
+  uint32_t object = act_object(e, body, j), home = e->l->act_home[object];
+  pen_emit_forget(e, e->l->act_host, object);
+  pen_emit_forget(e, e->l->act_device, object);
+  if (pen_emit_tier(e, home) != e->l->compute_tier)
+    return pen_emit_take(e, act_ring(e), object);
+  pen_emit_renew(e, home);
+  return home;
+}
+
+void pen_move_act_end(struct pen_emit *e, size_t body, size_t j,
+                      uint32_t slot, uint32_t micro)
+{
+  uint32_t object = act_object(e, body, j), home = e->l->act_home[object];
+  uint32_t block = (uint32_t)(e->w->body_begin + body);
+  if (slot == home)
+    return;
+  bool on_host = pen_emit_tier(e, slot) == PEN_TIER_HOST;
+  if (!on_host && pen_emit_tier(e, home) == PEN_TIER_NVME) {
+    uint32_t staging = pen_emit_take(e, e->l->act_host, object);
+    pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, block, micro, slot, staging);
+    slot = staging;
+    on_host = true;
+  }
+  pen_emit_renew(e, home);
+  pen_emit_copy(e, on_host ? PEN_LANE_WRITE : PEN_LANE_DOWNLOAD, always,
+                block, micro, slot, home);
+}
+
+uint32_t pen_move_act(struct pen_emit *e, size_t body, size_t j,
+                      uint32_t micro)
+{
+  uint32_t object = act_object(e, body, j), home = e->l->act_home[object];
+  uint32_t block = (uint32_t)(e->w->body_begin + body);
+  if (pen_emit_tier(e, home) == e->l->compute_tier)
+    return home;
+  uint32_t slot = pen_emit_find(e, act_ring(e), object);
+  if (slot != PEN_NONE)
+    return slot;
+  uint32_t from = home;
+  if (pen_emit_tier(e, home) == PEN_TIER_NVME) {
+    from = pen_emit_find(e, e->l->act_host, object);
+    if (from == PEN_NONE) {
+      from = pen_emit_take(e, e->l->act_host, object);
+      pen_emit_copy(e, PEN_LANE_READ, always, block, micro, home, from);
+    }
+    if (e->l->compute_tier == PEN_TIER_HOST)
+      return from;
+  }
+  slot = pen_emit_take(e, e->l->act_device, object);
+  pen_emit_copy(e, PEN_LANE_UPLOAD, always, block, micro, from, slot);
+  return slot;
+}
+
+static bool sums_at_home(const struct pen_emit *e, size_t block)
+{
+  return e->l->partial_home[block] != PEN_NONE &&
+         e->l->compute_tier == PEN_TIER_HOST;
+}
+
+uint32_t pen_move_sum_begin(struct pen_emit *e, size_t block, bool first)
+{
+  uint32_t id = (uint32_t)block, home = e->l->partial_home[block];
+  uint32_t slot;
+  if (sums_at_home(e, block)) {
+    slot = home;
+    if (first)
+      pen_emit_renew(e, slot);
+  } else {
+    slot = pen_emit_take(e, e->l->grad_sum, id);
+  }
+  if (first) {
+    pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_COMPUTE, always, id, PEN_NONE);
+    pen_emit_write_part(e, slot, 0, e->w->blocks[block].elems * sizeof(float));
+  } else if (slot != home) {
+    pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, home, slot);
+  }
+  return slot;
+}
+
+void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot)
+{
+  uint32_t home = e->l->partial_home[block];
+  if (slot == home)
+    return;
+  pen_emit_renew(e, home);
+  pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, (uint32_t)block, PEN_NONE, slot,
+                home);
+}
+
+uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host)
+{
+  uint32_t id = (uint32_t)block, home = e->l->grad_home[block];
+  if (!on_host && e->l->compute_tier == PEN_TIER_DEVICE)
+    return pen_emit_take(e, e->l->grad_device, id);
+  if (pen_emit_tier(e, home) == PEN_TIER_NVME)
+    return pen_emit_take(e, e->l->grad_host, id);
+  pen_emit_renew(e, home);
+  return home;
+}
+
+void pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot)
+{
+  uint32_t id = (uint32_t)block, home = e->l->grad_home[block];
+  if (slot == home)
+    return;
+  bool to_nvme = pen_emit_tier(e, home) == PEN_TIER_NVME;
+  if (to_nvme && pen_emit_tier(e, slot) == PEN_TIER_DEVICE) {
+    uint32_t staging = pen_emit_take(e, e->l->grad_host, id);
+    pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, id, PEN_NONE, slot, staging);
+    slot = staging;
+  }
+  pen_emit_renew(e, home);
+  pen_emit_copy(e, to_nvme ? PEN_LANE_WRITE : PEN_LANE_DOWNLOAD, always, id,
+                PEN_NONE, slot, home);
+}
+
+static void set_tile(struct pen_emit *e, uint32_t task, uint32_t tile,
+                     uint64_t nvme_bytes)
+{
+  if (e->rc < 0)
+    return;
+  e->s->tasks[task].tile = tile;
+  e->s->tasks[task].cost.nvme_bytes = nvme_bytes;
+}
+
+static uint64_t page_up(uint64_t bytes)
+{
+  return (bytes + PEN_SLOT_ALIGN - 1) / PEN_SLOT_ALIGN * PEN_SLOT_ALIGN;
+}
+
+/* One tile: its gradient and state to RAM, AdamW, its state back.  Its weights
+ * go to their place in `weights`. */
+static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
+{
+  const struct pen_tile *tile = &e->l->tiles[number];
+  const enum pen_guard apply = PEN_GUARD_APPLY;
+  size_t elem = e->w->weight_elem_bytes;
+  uint64_t offset = tile->begin * elem, bytes = page_up(tile->elems * elem);
+  uint64_t state_bytes = page_up(tile->elems * 3 * sizeof(float));
+  uint32_t grad_home = e->l->grad_home[tile->block], grad = grad_home;
+  uint32_t task;
+  if (pen_emit_tier(e, grad_home) == PEN_TIER_NVME) {
+    grad = pen_emit_take(e, e->l->tile_grad, number);
+    task = pen_emit_task(e, PEN_TASK_READ, PEN_LANE_READ, apply, tile->block,
+                         PEN_NONE);
+    pen_emit_read_part(e, grad_home, offset, bytes);
+    pen_emit_write_part(e, grad, 0, bytes);
+    set_tile(e, task, number, bytes);
+  }
+  uint32_t state = tile->state_home;
+  if (state == PEN_NONE) {
+    state = pen_emit_take(e, e->l->tile_state, number);
+    task = pen_emit_task(e, PEN_TASK_READ_TILE, PEN_LANE_READ, apply,
+                         tile->block, PEN_NONE);
+    pen_emit_write_part(e, state, 0, state_bytes);
+    set_tile(e, task, number, state_bytes);
+  }
+  task = pen_emit_task(e, PEN_TASK_UPDATE, PEN_LANE_UPDATE, apply,
+                       tile->block, PEN_NONE);
+  pen_emit_read_part(e, grad, grad == grad_home ? offset : 0, bytes);
+  pen_emit_modify(e, state);
+  pen_emit_write_part(e, weights, offset, bytes);
+  set_tile(e, task, number, 0);
+  if (tile->state_home == PEN_NONE) {
+    task = pen_emit_task(e, PEN_TASK_WRITE_TILE, PEN_LANE_WRITE, apply,
+                         tile->block, PEN_NONE);
+    pen_emit_read_part(e, state, 0, state_bytes);
+    set_tile(e, task, number, state_bytes);
+  }
+}
+
+void pen_move_update(struct pen_emit *e, size_t block)
+{
+  uint32_t id = (uint32_t)block, home = e->l->weight_home[block];
+  enum pen_tier tier = pen_emit_tier(e, home);
+  uint32_t weights = home;
+  pen_emit_forget(e, e->l->weight_host, id);
+  pen_emit_forget(e, e->l->weight_device, id);
+  if (tier == PEN_TIER_HOST)
+    pen_emit_renew(e, home);
+  else
+    weights = pen_emit_take(e, e->l->weight_host, id);
+  pen_emit_pin(e, weights);
+  for (uint32_t t = e->l->block_tiles[block]; t < e->l->block_tiles[block + 1];
+       t++)
+    update_tile(e, t, weights);
+  pen_emit_unpin(e, weights);
+  if (tier == PEN_TIER_HOST)
+    return;
+  /* When the update is skipped the old weights stand: bring them instead, so
+   * that the ring slot is right either way. */
+  enum pen_lane bring =
+      tier == PEN_TIER_NVME ? PEN_LANE_READ : PEN_LANE_DOWNLOAD;
+  enum pen_lane home_lane =
+      tier == PEN_TIER_NVME ? PEN_LANE_WRITE : PEN_LANE_UPLOAD;
+  pen_emit_copy(e, bring, PEN_GUARD_SKIP, id, PEN_NONE, home, weights);
+  pen_emit_renew(e, home);
+  pen_emit_copy(e, home_lane, PEN_GUARD_APPLY, id, PEN_NONE, weights, home);
+}

@@ -1,0 +1,40 @@
+/* move.h: brings a block's bytes to where a task needs them, and back home,
+ * whichever tiers lie between.  The builder's verbs of placement. */
+#ifndef PEN_OFFLOAD_MOVE_H
+#define PEN_OFFLOAD_MOVE_H
+
+#include "offload/emit.h"
+
+/* Each fetch returns a slot that may be read until the next fetch of its kind,
+ * or longer while pinned; transfers are left out where a ring still holds the
+ * object. */
+
+/* A block's weights, readable by compute / by the host. */
+uint32_t pen_move_weight(struct pen_emit *e, size_t block);
+uint32_t pen_move_weight_host(struct pen_emit *e, size_t block);
+/* The bytes of a block's weights, for pen_emit_read_part. */
+uint64_t pen_move_weight_bytes(const struct pen_emit *e, size_t block);
+
+/* The input of body block `body` (from body_begin) for the j-th micro-batch of
+ * the group: a slot to fill, then its way home; later, back again. */
+uint32_t pen_move_act_begin(struct pen_emit *e, size_t body, size_t j);
+void pen_move_act_end(struct pen_emit *e, size_t body, size_t j,
+                      uint32_t slot, uint32_t micro);
+uint32_t pen_move_act(struct pen_emit *e, size_t body, size_t j,
+                      uint32_t micro);
+
+/* The fp32 sum of a block's gradient: zeroed in the first group, else fetched;
+ * then carried to the next group (or, when `waits`, to the host for good). */
+uint32_t pen_move_sum_begin(struct pen_emit *e, size_t block, bool first);
+void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot);
+
+/* A slot for a block's stored gradient, made on the device or on the host, and
+ * its way home. */
+uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host);
+void pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot);
+
+/* Applies the pending update to a block's tiles: state in, AdamW, state and
+ * weights out. */
+void pen_move_update(struct pen_emit *e, size_t block);
+
+#endif

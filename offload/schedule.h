@@ -1,0 +1,197 @@
+/* schedule.h: one training step as plain data: tasks on lanes, the slots they
+ * read and write, and what each waits for.
+ *
+ * build makes it, check proves it, run executes it, trace shows it: there is no
+ * second model of the step. */
+#ifndef PEN_OFFLOAD_SCHEDULE_H
+#define PEN_OFFLOAD_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "offload/layout.h"
+#include "offload/workload.h"
+
+#define PEN_NONE UINT32_MAX
+
+/* A lane is an ordered engine.  Tasks of a lane are issued in order and retired
+ * in order; on a lane of width 1 each ends before the next begins, on the wide
+ * ones several are in flight. */
+#define PEN_LANE_LIST(X)                                                      \
+  X(COMPUTE, "compute", false)                                                \
+  X(UPLOAD, "upload", false)                                                  \
+  X(DOWNLOAD, "download", false)                                              \
+  X(UPDATE, "update", false)                                                  \
+  X(READ, "read", true)                                                       \
+  X(WRITE, "write", true)
+
+enum pen_lane {
+#define X(name, text, wide) PEN_LANE_##name,
+  PEN_LANE_LIST(X)
+#undef X
+  PEN_LANES
+};
+
+/* What a task does, and the accesses it declares, in this order.  `device`
+ * stands for the tier compute reads: the host itself when memory is unified. */
+#define PEN_TASK_LIST(X)                                                      \
+  X(GATHER, "gather")             /* r weight(host), w x(host)          */   \
+  X(FORWARD, "forward")           /* r w, r x, w y, w work [, w saved]  */   \
+  X(BACKWARD, "backward")         /* r w, r x, m d, m grad, w work      */   \
+                                  /*   [, r saved]                      */   \
+  X(HEAD_BEGIN, "head begin")     /* w stats                            */   \
+  X(HEAD_FORWARD, "head forward") /* r w, r x, m stats, w work          */   \
+  X(HEAD_LOSS, "head loss")       /* r stats, w results(part)           */   \
+  X(HEAD_BACKWARD, "head backward") /* r w, r x, r stats, m dx, m grad, */   \
+                                  /*   w work                           */   \
+  X(HEAD_END, "head end")         /* r dx, w d                          */   \
+  X(HEAD_LOGITS, "logits")        /* r w, r x, w logits, w work         */   \
+  X(SCATTER, "scatter")           /* r d(host), m rows sum(host)        */   \
+  X(ZERO, "zero")                 /* w slot                             */   \
+  X(FINISH, "finish")             /* r grad, w stored, w results(part)x2*/   \
+  X(FINISH_ROWS, "finish rows")   /* r grad, w stored, w results x2     */   \
+                                  /*   [, r extra]   (all host)         */   \
+  X(COPY, "copy")                 /* r from, w to: upload or download   */   \
+  X(READ, "read")                 /* r nvme, w host                     */   \
+  X(WRITE, "write")               /* r host, w nvme                     */   \
+  X(READ_TILE, "read tile")       /* w host: state from the store       */   \
+  X(WRITE_TILE, "write tile")     /* r host: state to the store         */   \
+  X(UPDATE, "update")             /* r grad, m state, w weight          */   \
+  X(DECIDE, "decide")             /* r results(host) in two parts       */   \
+  X(COMMIT, "commit")             /* -                                  */   \
+  X(SAVE_TILE, "save tile")       /* r state(host)                      */   \
+  X(SAVE_BLOCK, "save block")     /* r weight(host)                     */
+
+enum pen_task_kind {
+#define X(name, text) PEN_TASK_##name,
+  PEN_TASK_LIST(X)
+#undef X
+  PEN_TASK_KINDS
+};
+
+/* Decided once per step by the global norm; a task whose guard is off only
+ * completes its ticket. */
+enum pen_guard {
+  PEN_GUARD_ALWAYS,
+  PEN_GUARD_APPLY, /* the pending update is finite: apply it */
+  PEN_GUARD_SKIP,  /* it is not: discard (shadow tiles) */
+  PEN_GUARD_REDO,  /* the clip factor is not 1: redo from the old state */
+  PEN_GUARDS
+};
+
+enum pen_access_mode {
+  PEN_ACCESS_READ,   /* of `generation`, whole once every writer of it is done */
+  PEN_ACCESS_WRITE,  /* fills (part of) `generation`, blind to what was there */
+  PEN_ACCESS_MODIFY, /* reads generation - 1 in place and makes `generation` */
+};
+
+/* One use of a slot.  A slot's generation grows by one each time its content
+ * is replaced. */
+struct pen_access {
+  uint32_t slot;
+  uint32_t generation;
+  enum pen_access_mode mode;
+  uint64_t offset; /* bytes within the slot */
+  uint64_t bytes;
+};
+
+/* What a task costs each resource. */
+struct pen_cost {
+  double flops;
+  uint64_t link_bytes;
+  uint64_t nvme_bytes;
+};
+
+struct pen_task {
+  enum pen_task_kind kind;
+  enum pen_lane lane;
+  enum pen_guard guard;
+  uint32_t block; /* PEN_NONE where not of one block */
+  uint32_t micro; /* within the step */
+  uint32_t tile;
+  uint32_t group;
+  uint32_t first_access, n_accesses; /* in schedule->accesses */
+  uint32_t ticket; /* 1, 2, 3 ... on its lane */
+  /* Starts only once lane l has retired ticket wait[l] (0: no wait). */
+  uint32_t wait[PEN_LANES];
+  struct pen_cost cost;
+};
+
+/* The builder's working memory: who used each slot, as the last ticket per
+ * lane. */
+struct pen_slot_use {
+  uint32_t before[PEN_LANES];  /* of earlier generations */
+  uint32_t writers[PEN_LANES]; /* of this generation */
+  uint32_t readers[PEN_LANES];
+  uint32_t pins; /* a ring does not hand out a pinned slot */
+};
+
+struct pen_schedule {
+  struct pen_task *tasks; /* in an order in which they could run one by one */
+  size_t n_tasks, max_tasks;
+  struct pen_access *accesses;
+  size_t n_accesses, max_accesses;
+  uint32_t n_tickets[PEN_LANES];
+  struct pen_slot_use *uses; /* [n_slots] */
+  bool *updated;             /* [n_blocks] */
+  bool may_grow; /* while planning; a run's schedule is fixed in size */
+};
+
+enum pen_step_kind {
+  PEN_STEP_TRAIN,  /* forward, backward, decide */
+  PEN_STEP_EVAL,   /* forward and loss */
+  PEN_STEP_LOGITS, /* forward and logits */
+  PEN_STEP_DRAIN,  /* apply what is pending, no forward */
+};
+
+/* What this one step is. */
+struct pen_shape {
+  enum pen_step_kind kind;
+  size_t n_micros; /* 1 .. workload->n_micros_max; 0 for DRAIN */
+  double n_tokens; /* of the step, for costs */
+  bool save;       /* DRAIN: hand every tile in RAM and every block's weights
+                      to the save hooks */
+};
+
+/* What crosses a step's border. */
+struct pen_carry {
+  bool pending; /* gradients wait for their update */
+  /* Per slot: */
+  uint32_t *generation;
+  uint32_t *object; /* what a ring slot still holds; PEN_NONE: nothing */
+  uint32_t *turn;   /* of a ring, at its first slot: whose turn is next */
+  size_t n_slots;
+};
+
+int pen_carry_init(struct pen_carry *carry, const struct pen_layout *layout);
+void pen_carry_done(struct pen_carry *carry);
+void pen_carry_copy(struct pen_carry *to, const struct pen_carry *from);
+
+/* An empty schedule for this layout that grows (may_grow), or has room for
+ * exactly `tasks` and `accesses`. */
+int pen_schedule_init(struct pen_schedule *schedule,
+                      const struct pen_workload *workload,
+                      const struct pen_layout *layout, size_t tasks,
+                      size_t accesses, bool may_grow);
+void pen_schedule_done(struct pen_schedule *schedule);
+
+/* Lays out one step.  Pure: the same arguments give the same tasks.  carry is
+ * what the last step left and becomes what this one leaves.  Allocates only in
+ * a schedule that may grow.  commits: a COMMIT ends the updates (a store is
+ * there and commits each step, or the shape saves). */
+int pen_schedule_build(const struct pen_workload *workload,
+                       const struct pen_layout *layout,
+                       const struct pen_shape *shape, bool commits,
+                       struct pen_carry *carry, struct pen_schedule *schedule);
+
+/* Bytes and operations of all its tasks, guards on. */
+struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule);
+/* Bytes its WRITE and WRITE_TILE tasks put on drives. */
+uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule);
+
+const char *pen_lane_name(enum pen_lane lane);
+bool pen_lane_is_wide(enum pen_lane lane);
+const char *pen_task_name(enum pen_task_kind kind);
+
+#endif
