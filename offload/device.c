@@ -1,0 +1,66 @@
+/* device.c: the CPU as a device, with one memory or with two.
+ *
+ * Arenas are anonymous mappings, filled page by page at once: a run that is too
+ * large for the machine ends here and not in the middle of a step.
+ * Disadvantage: over-committed containers may still kill instead of refuse,
+ * which is why the plan is held against the limits before. */
+#include "offload/device.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+
+int pen_device_host_alloc(size_t bytes, void **ret_base)
+{
+  if (bytes == 0) {
+    *ret_base = NULL;
+    return 0;
+  }
+  void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED)
+    return pen_error_set(-errno, "cannot take %zu bytes of memory", bytes);
+  madvise(base, bytes, MADV_HUGEPAGE); /* a wish; refusal costs only speed */
+  if (madvise(base, bytes, MADV_POPULATE_WRITE) < 0) {
+    if (errno != EINVAL) {
+      int code = -errno;
+      munmap(base, bytes);
+      return pen_error_set(code, "cannot back %zu bytes with memory", bytes);
+    }
+    memset(base, 0, bytes); /* a kernel before 5.14 */
+  }
+  *ret_base = base;
+  return 0;
+}
+
+void pen_device_host_free(void **base, size_t bytes)
+{
+  if (*base)
+    munmap(*base, bytes);
+  *base = NULL;
+}
+
+static int copy(void *to, const void *from, size_t bytes)
+{
+  memcpy(to, from, bytes);
+  return 0;
+}
+
+const struct pen_device pen_device_host_unified = {
+    .name = "host",
+    .unified = true,
+    .alloc = pen_device_host_alloc,
+    .free = pen_device_host_free,
+    .upload = copy,
+    .download = copy,
+};
+
+const struct pen_device pen_device_host_discrete = {
+    .name = "host, discrete memory",
+    .alloc = pen_device_host_alloc,
+    .free = pen_device_host_free,
+    .upload = copy,
+    .download = copy,
+};

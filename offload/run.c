@@ -1,0 +1,310 @@
+/* run.c: a run's memory and lanes, and one step on them.
+ *
+ * Main builds and checks the step, wakes the lane threads, is the compute lane
+ * itself, and waits for the others: a step ends with every lane empty.  The
+ * first failure of any lane breaks all waits and becomes the step's.
+ * Disadvantage: that barrier; the first weights of a step are not prefetched
+ * under the last gradients of the one before. */
+#include "offload/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "offload/run_lanes.h"
+
+bool pen_run_is_on(const struct pen_run *run, const struct pen_task *task)
+{
+  return task->guard == PEN_GUARD_ALWAYS ||
+         task->guard ==
+             (run->update.apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
+}
+
+bool pen_run_wait(struct pen_run *run, const struct pen_task *task)
+{
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    if (task->wait[lane] &&
+        !pen_progress_wait(&run->lanes[lane].progress, task->wait[lane]))
+      return false;
+  return true;
+}
+
+void pen_run_break(struct pen_run *run)
+{
+  struct pen_error error;
+  pen_error_take(&error);
+  pthread_mutex_lock(&run->lock);
+  if (!run->error.code)
+    run->error = error;
+  pthread_mutex_unlock(&run->lock);
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    pen_progress_break(&run->lanes[lane].progress);
+}
+
+void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,
+                       void *ret_addresses[PEN_TASK_ACCESSES_MAX])
+{
+  for (uint32_t i = 0; i < task->n_accesses; i++) {
+    const struct pen_access *a =
+        &run->schedule.accesses[task->first_access + i];
+    const struct pen_slot *slot = &run->o.layout->slots[a->slot];
+    char *base = run->arena[slot->tier];
+    ret_addresses[i] = base ? base + slot->offset + a->offset : NULL;
+  }
+}
+
+void pen_run_record(struct pen_run_lane *lane, const struct pen_task *task,
+                    uint64_t begin_ns)
+{
+  uint64_t end_ns = pen_clock_ns();
+  lane->busy_ns += end_ns - begin_ns;
+  struct pen_trace_event event = {.begin_ns = begin_ns,
+                                  .end_ns = end_ns,
+                                  .name = pen_task_name(task->kind),
+                                  .block = (int32_t)task->block,
+                                  .micro = (int32_t)task->micro,
+                                  .tile = (int32_t)task->tile};
+  pen_trace_record(lane->run->o.trace, lane->lane, &event);
+}
+
+/* A lane of width 1 through one step. */
+static int run_narrow(struct pen_run_lane *lane)
+{
+  struct pen_run *run = lane->run;
+  uint32_t n = run->schedule.n_tickets[lane->lane];
+  for (uint32_t i = 0; i < n; i++) {
+    const struct pen_task *task = pen_run_nth(run, lane->lane, i);
+    if (!pen_run_wait(run, task))
+      return -PEN_ESTOPPED;
+    uint64_t begin_ns = pen_clock_ns();
+    int rc = pen_run_task(run, task);
+    if (rc < 0)
+      return pen_error_context(rc, "%s of block %s on lane %s",
+                               pen_task_name(task->kind),
+                               task->block == PEN_NONE
+                                   ? "-"
+                                   : run->o.workload->blocks[task->block].name,
+                               pen_lane_name(lane->lane));
+    if (pen_run_is_on(run, task))
+      pen_run_record(lane, task, begin_ns);
+    pen_progress_retire(&lane->progress, task->ticket);
+  }
+  return 0;
+}
+
+static void run_lane(struct pen_run_lane *lane)
+{
+  lane->busy_ns = 0;
+  int rc = pen_lane_is_wide(lane->lane) ? pen_run_transfers(lane)
+                                        : run_narrow(lane);
+  if (rc < 0)
+    pen_run_break(lane->run);
+}
+
+static void lane_thread(void *arg)
+{
+  struct pen_run_lane *lane = arg;
+  struct pen_run *run = lane->run;
+  uint64_t seen = 0;
+  for (;;) {
+    pthread_mutex_lock(&run->lock);
+    while (run->epoch == seen && !run->quit)
+      pthread_cond_wait(&run->changed, &run->lock);
+    seen = run->epoch;
+    bool quit = run->quit;
+    pthread_mutex_unlock(&run->lock);
+    if (quit)
+      return;
+    run_lane(lane);
+    pthread_mutex_lock(&run->lock);
+    run->working--;
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+  }
+}
+
+static void collect(struct pen_run *run, const struct pen_shape *shape)
+{
+  const struct pen_layout *l = run->o.layout;
+  if (shape->kind == PEN_STEP_TRAIN || shape->kind == PEN_STEP_EVAL) {
+    pen_poison_open(&run->poison, l->results_host);
+    const char *base = run->arena[PEN_TIER_HOST];
+    const double *loss =
+        (const double *)(base + l->slots[l->results_host].offset +
+                         pen_layout_loss_offset(0));
+    for (size_t m = 0; m < shape->n_micros; m++)
+      run->result.loss_sum += loss[m];
+    pen_poison_close(&run->poison, l->results_host);
+  }
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    run->result.busy_ns[lane] = run->lanes[lane].busy_ns;
+}
+
+static int run_lanes(struct pen_run *run)
+{
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    pen_progress_reset(&run->lanes[lane].progress);
+  pthread_mutex_lock(&run->lock);
+  run->error = (struct pen_error){0};
+  run->working = PEN_LANES - 1;
+  run->epoch++;
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+
+  run_lane(&run->lanes[PEN_LANE_COMPUTE]);
+
+  pthread_mutex_lock(&run->lock);
+  while (run->working)
+    pthread_cond_wait(&run->changed, &run->lock);
+  struct pen_error error = run->error;
+  pthread_mutex_unlock(&run->lock);
+  return error.code ? pen_error_put(&error) : 0;
+}
+
+int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
+                 const struct pen_run_update *update,
+                 struct pen_run_result *ret_result)
+{
+  uint64_t begin_ns = pen_clock_ns();
+  bool commits = run->o.store && run->o.layout->n_store_tiles > 0 &&
+                 (run->o.commit_each_step || shape->save);
+  run->update = *update;
+  run->result = (struct pen_run_result){.nonfinite_block = PEN_NONE};
+  pen_carry_copy(&run->before, &run->carry);
+  int rc = pen_schedule_build(run->o.workload, run->o.layout, shape, commits,
+                              &run->carry, &run->schedule);
+  if (rc == 0)
+    rc = pen_check_schedule(&run->check, run->o.layout, &run->schedule,
+                            &run->before);
+  if (rc == 0)
+    rc = run_lanes(run);
+  if (rc < 0)
+    return rc;
+  collect(run, shape);
+  run->result.wall_ns = pen_clock_ns() - begin_ns;
+  *ret_result = run->result;
+  return 0;
+}
+
+bool pen_run_is_pending(const struct pen_run *run)
+{
+  return run->carry.pending;
+}
+
+const float *pen_run_logits(const struct pen_run *run)
+{
+  const struct pen_layout *l = run->o.layout;
+  char *base = run->arena[PEN_TIER_HOST];
+  return (const float *)(base + l->slots[l->logits_host].offset);
+}
+
+const char *pen_run_io_note(const struct pen_run *run)
+{
+  const struct pen_store_queue *queue = run->lanes[PEN_LANE_READ].queue;
+  return queue ? pen_store_queue_note(queue) : NULL;
+}
+
+static int take_arenas(struct pen_run *run)
+{
+  const struct pen_layout *l = run->o.layout;
+  run->arena_bytes[PEN_TIER_DEVICE] = l->tier_bytes[PEN_TIER_DEVICE];
+  run->arena_bytes[PEN_TIER_HOST] = l->tier_bytes[PEN_TIER_HOST];
+  int rc = pen_device_host_alloc(run->arena_bytes[PEN_TIER_HOST],
+                                 &run->arena[PEN_TIER_HOST]);
+  if (rc == 0)
+    rc = run->o.device->alloc(run->arena_bytes[PEN_TIER_DEVICE],
+                              &run->arena[PEN_TIER_DEVICE]);
+  return rc;
+}
+
+static int open_queues(struct pen_run *run)
+{
+  struct pen_store_region region = {run->arena[PEN_TIER_HOST],
+                                    run->arena_bytes[PEN_TIER_HOST]};
+  int rc = 0;
+  for (int lane = PEN_LANE_READ; run->o.store && rc == 0 && lane < PEN_LANES;
+       lane++)
+    rc = pen_store_queue_create(run->o.store, run->o.io_depth, &region, 1,
+                                &run->lanes[lane].queue);
+  return rc;
+}
+
+static int start_lanes(struct pen_run *run)
+{
+  int rc = 0;
+  for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++) {
+    struct pen_run_lane *l = &run->lanes[lane];
+    l->run = run;
+    l->lane = lane;
+    rc = pen_progress_init(&l->progress);
+  }
+  for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++)
+    if (lane != PEN_LANE_COMPUTE)
+      rc = pen_thread_create(&run->lanes[lane].thread, pen_lane_name(lane),
+                             lane_thread, &run->lanes[lane]);
+  return rc;
+}
+
+int pen_run_create(const struct pen_run_options *options,
+                   const struct pen_run_plan *plan, struct pen_run **ret_run)
+{
+  struct pen_run *run = calloc(1, sizeof *run);
+  if (!run)
+    return pen_error_set(PEN_ENOFIT, "no memory for a run");
+  run->o = *options;
+  pthread_mutex_init(&run->lock, NULL);
+  pthread_cond_init(&run->changed, NULL);
+  int rc = pen_schedule_init(&run->schedule, run->o.workload, run->o.layout,
+                             plan->n_tasks, plan->n_accesses, false);
+  if (rc == 0)
+    rc = pen_check_init(&run->check, run->o.layout, plan->n_tasks,
+                        plan->n_accesses);
+  if (rc == 0)
+    rc = pen_carry_init(&run->carry, run->o.layout);
+  if (rc == 0)
+    rc = pen_carry_init(&run->before, run->o.layout);
+  if (rc == 0)
+    rc = take_arenas(run);
+  if (rc == 0)
+    rc = open_queues(run);
+  if (rc == 0)
+    rc = pen_poison_init(&run->poison, run->o.layout, run->arena);
+  if (rc == 0)
+    rc = start_lanes(run);
+  if (rc < 0)
+    pen_run_free(&run);
+  else
+    *ret_run = run;
+  return rc;
+}
+
+void pen_run_free(struct pen_run **run_pointer)
+{
+  struct pen_run *run = *run_pointer;
+  if (!run)
+    return;
+  pthread_mutex_lock(&run->lock);
+  run->quit = true;
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    pen_thread_join(&run->lanes[lane].thread);
+  for (int lane = 0; lane < PEN_LANES; lane++) {
+    pen_store_queue_free(&run->lanes[lane].queue);
+    if (run->lanes[lane].run)
+      pen_progress_done(&run->lanes[lane].progress);
+  }
+  pen_poison_done(&run->poison);
+  run->o.device->free(&run->arena[PEN_TIER_DEVICE],
+                      run->arena_bytes[PEN_TIER_DEVICE]);
+  pen_device_host_free(&run->arena[PEN_TIER_HOST],
+                       run->arena_bytes[PEN_TIER_HOST]);
+  pen_carry_done(&run->before);
+  pen_carry_done(&run->carry);
+  pen_check_done(&run->check);
+  pen_schedule_done(&run->schedule);
+  pthread_cond_destroy(&run->changed);
+  pthread_mutex_destroy(&run->lock);
+  free(run);
+  *run_pointer = NULL;
+}

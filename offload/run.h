@@ -1,0 +1,106 @@
+/* run.h: executes schedules on real lanes: the one place where tasks become
+ * work.
+ *
+ * Threads: create, step, load and free on one thread (main), which is also the
+ * compute lane; one thread each for upload, download, update, read and write.
+ * After create, a step takes no memory. */
+#ifndef PEN_OFFLOAD_RUN_H
+#define PEN_OFFLOAD_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+#include "base/trace.h"
+#include "io/store.h"
+#include "kernels/adamw.h"
+#include "offload/device.h"
+#include "offload/schedule.h"
+
+struct pen_run;
+
+/* Called on the write lane while a step with shape.save runs; the pointers are
+ * borrowed for the call. */
+struct pen_run_hooks {
+  void *ctx;
+  /* p, m, v [tile->elems] each, one after the other. */
+  int (*save_tile)(void *ctx, uint32_t tile, const float *state);
+  int (*save_block)(void *ctx, uint32_t block, const void *weights);
+};
+
+struct pen_run_options {
+  const struct pen_workload *workload; /* all borrowed until free */
+  const struct pen_compute *compute;
+  const struct pen_layout *layout;
+  const struct pen_device *device;
+  struct pen_store *store;   /* NULL where nothing lives on NVMe */
+  struct pen_pool *update_pool;
+  struct pen_trace *trace;   /* NULL: none; else PEN_LANES lanes */
+  struct pen_run_hooks hooks;
+  enum pen_isa isa;
+  size_t io_depth;           /* transfers in flight per I/O lane */
+  bool commit_each_step;     /* after the updates of a step, where any state
+                                is in the store */
+};
+
+/* Bytes pen_run_create will take for tables, per tier arenas aside; and the
+ * schedules of every kind of step, built and checked.  Also the work of the
+ * largest training step. */
+struct pen_run_plan {
+  size_t table_bytes;
+  size_t n_tasks, n_accesses;
+  struct pen_cost step_cost;
+  uint64_t nvme_written_bytes; /* by a training step in full flight */
+};
+int pen_run_plan(const struct pen_workload *workload,
+                 const struct pen_layout *layout, bool commit_each_step,
+                 struct pen_run_plan *ret_plan);
+
+/* Takes all memory, starts the lanes.  Caller owns *ret_run. */
+int pen_run_create(const struct pen_run_options *options,
+                   const struct pen_run_plan *plan, struct pen_run **ret_run);
+/* Stops the lanes; NULL is fine; sets NULL. */
+void pen_run_free(struct pen_run **run);
+
+/* Fills every tile's state through `load` and makes the weights from it.
+ * load: p, m, v [tile->elems] to fill. */
+int pen_run_load(struct pen_run *run,
+                 int (*load)(void *ctx, uint32_t tile, float *p, float *m,
+                             float *v),
+                 void *ctx);
+
+/* The update that the next step applies to gradients that wait; ignored when
+ * none do. */
+struct pen_run_update {
+  bool apply; /* false: discard them (non-finite) */
+  struct pen_adamw_params params;
+  /* What a commit after these updates says. */
+  uint64_t step;
+  const void *meta; /* borrowed until the step ends */
+  size_t meta_bytes;
+};
+
+struct pen_run_result {
+  double loss_sum;          /* over target tokens of the step */
+  double sumsq;             /* of the stored gradient (TRAIN) */
+  uint64_t nonfinite;       /* gradient elements (TRAIN) */
+  uint32_t nonfinite_block; /* the first with any; PEN_NONE */
+  uint64_t wall_ns;
+  uint64_t busy_ns[PEN_LANES];
+};
+
+/* Builds, checks and runs one step.  A failure leaves the run unusable except
+ * for free; what was committed stays. */
+int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
+                 const struct pen_run_update *update,
+                 struct pen_run_result *ret_result);
+/* Do gradients wait for an update? */
+bool pen_run_is_pending(const struct pen_run *run);
+
+/* After a LOGITS step: what compute wrote.  Borrowed until the next step. */
+const float *pen_run_logits(const struct pen_run *run);
+/* One line on each I/O lane's engine, or NULL. */
+const char *pen_run_io_note(const struct pen_run *run);
+
+#endif

@@ -1,0 +1,77 @@
+/* run_lanes.h: what the executor's files share: the run, its lanes, and the body
+ * of a task.  For offload/run*.c only. */
+#ifndef PEN_OFFLOAD_RUN_LANES_H
+#define PEN_OFFLOAD_RUN_LANES_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "offload/check.h"
+#include "offload/poison.h"
+#include "offload/progress.h"
+#include "offload/run.h"
+
+/* More accesses than any task declares. */
+#define PEN_TASK_ACCESSES_MAX 8
+
+struct pen_run;
+
+struct pen_run_lane {
+  struct pen_run *run;
+  enum pen_lane lane;
+  struct pen_thread thread;
+  struct pen_progress progress;
+  struct pen_store_queue *queue; /* read and write lanes with a store */
+  uint64_t busy_ns;              /* of the running step; its own thread's */
+};
+
+struct pen_run {
+  struct pen_run_options o;
+  struct pen_schedule schedule;
+  struct pen_check check;
+  struct pen_carry carry, before;
+  struct pen_poison poison;
+  void *arena[PEN_TIERS]; /* [PEN_TIER_NVME] stays NULL */
+  size_t arena_bytes[PEN_TIERS];
+  struct pen_run_lane lanes[PEN_LANES];
+  struct pen_run_update update; /* of the running step */
+  struct pen_run_result result;
+  double total_sumsq;
+
+  /* One step's start and end, and its first failure. */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  uint64_t epoch; /* steps started */
+  size_t working; /* lane threads not yet at the step's end */
+  bool quit;
+  struct pen_error error;
+};
+
+/* Whether the guard lets this task do its work. */
+bool pen_run_is_on(const struct pen_run *run, const struct pen_task *task);
+/* Waits for every lane the task waits for; false when the step broke. */
+bool pen_run_wait(struct pen_run *run, const struct pen_task *task);
+/* Keeps the calling thread's standing failure as the step's if it is the first,
+ * and wakes every lane. */
+void pen_run_break(struct pen_run *run);
+/* Addresses of a task's accesses, in order; NVMe ones are NULL. */
+void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,
+                       void *ret_addresses[PEN_TASK_ACCESSES_MAX]);
+/* The work of a task, waits and tickets aside; not for transfers. */
+int pen_run_task(struct pen_run *run, const struct pen_task *task);
+void pen_run_record(struct pen_run_lane *lane, const struct pen_task *task,
+                    uint64_t begin_ns);
+/* The n-th task of a lane, from 0. */
+static inline const struct pen_task *
+pen_run_nth(const struct pen_run *run, enum pen_lane lane, uint32_t n)
+{
+  return &run->schedule.tasks[run->check.by_ticket[lane][n]];
+}
+
+/* A read or write lane through one step: several transfers in flight, issued
+ * and retired in order. */
+int pen_run_transfers(struct pen_run_lane *lane);
+
+#endif

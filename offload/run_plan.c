@@ -1,0 +1,85 @@
+/* run_plan.c: sizes a run by building every kind of step it can come to.
+ *
+ * The steps follow one another as in training (with and without a pending
+ * update, before and after an evaluation), each is checked, and the largest
+ * sets the room that a run's schedule gets.  Main thread, at start. */
+#include "offload/check.h"
+#include "offload/run.h"
+
+struct rehearsal {
+  const struct pen_workload *w;
+  const struct pen_layout *l;
+  bool commits;
+  struct pen_schedule schedule;
+  struct pen_carry carry, before;
+  struct pen_run_plan plan;
+};
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+static int rehearse(struct rehearsal *r, enum pen_step_kind kind, bool save)
+{
+  struct pen_shape shape = {
+      .kind = kind,
+      .n_micros = kind == PEN_STEP_DRAIN ? 0 : r->w->n_micros_max,
+      .n_tokens = 1,
+      .save = save};
+  bool was_pending = r->carry.pending;
+  pen_carry_copy(&r->before, &r->carry);
+  int rc = pen_schedule_build(r->w, r->l, &shape, r->commits || save, &r->carry,
+                              &r->schedule);
+  if (rc < 0)
+    return rc;
+  struct pen_check check;
+  rc = pen_check_init(&check, r->l, r->schedule.n_tasks,
+                      r->schedule.n_accesses);
+  if (rc == 0)
+    rc = pen_check_schedule(&check, r->l, &r->schedule, &r->before);
+  pen_check_done(&check);
+  r->plan.n_tasks = max_size(r->plan.n_tasks, r->schedule.n_tasks);
+  r->plan.n_accesses = max_size(r->plan.n_accesses, r->schedule.n_accesses);
+  if (kind == PEN_STEP_TRAIN && was_pending) {
+    r->plan.step_cost = pen_schedule_cost(&r->schedule);
+    r->plan.nvme_written_bytes = pen_schedule_nvme_written(&r->schedule);
+  }
+  return rc;
+}
+
+int pen_run_plan(const struct pen_workload *workload,
+                 const struct pen_layout *layout, bool commit_each_step,
+                 struct pen_run_plan *ret_plan)
+{
+  static const struct {
+    enum pen_step_kind kind;
+    bool save;
+  } acts[] = {{PEN_STEP_TRAIN, false}, {PEN_STEP_TRAIN, false},
+              {PEN_STEP_EVAL, false},  {PEN_STEP_EVAL, false},
+              {PEN_STEP_TRAIN, false}, {PEN_STEP_TRAIN, false},
+              {PEN_STEP_DRAIN, true},  {PEN_STEP_DRAIN, true},
+              {PEN_STEP_TRAIN, false}, {PEN_STEP_DRAIN, false},
+              {PEN_STEP_EVAL, false}};
+  struct rehearsal r = {.w = workload, .l = layout,
+                        .commits = commit_each_step};
+  int rc = pen_carry_init(&r.carry, layout);
+  if (rc == 0)
+    rc = pen_carry_init(&r.before, layout);
+  if (rc == 0)
+    rc = pen_schedule_init(&r.schedule, workload, layout, 0, 0, true);
+  for (size_t i = 0; rc == 0 && i < sizeof acts / sizeof *acts; i++)
+    rc = rehearse(&r, acts[i].kind, acts[i].save);
+  if (rc == 0 && workload->logits_bytes)
+    rc = rehearse(&r, PEN_STEP_LOGITS, false);
+  pen_schedule_done(&r.schedule);
+  pen_carry_done(&r.carry);
+  pen_carry_done(&r.before);
+  if (rc < 0)
+    return rc;
+  r.plan.table_bytes =
+      r.plan.n_tasks * (sizeof(struct pen_task) +
+                        2 * PEN_LANES * sizeof(uint32_t) +
+                        (PEN_LANES + 1) * sizeof(uint32_t)) +
+      r.plan.n_accesses * (sizeof(struct pen_access) + 2 * sizeof(uint32_t)) +
+      layout->n_slots * (sizeof(struct pen_slot_use) + 8 * sizeof(uint32_t));
+  *ret_plan = r.plan;
+  return 0;
+}

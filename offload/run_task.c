@@ -1,0 +1,204 @@
+/* run_task.c: what each kind of task does, given the addresses of what it
+ * declared.
+ *
+ * A function per kind, in one table; `at` are the accesses in the order that
+ * PEN_TASK_LIST (schedule.h) gives for the kind.  Runs on the task's lane.
+ * Disadvantage: that order is a convention between build and here, which only
+ * the tests of whole steps hold together. */
+#include <string.h>
+
+#include "kernels/gradient.h"
+#include "offload/run_lanes.h"
+#include "offload/update.h"
+
+typedef int (*task_body)(struct pen_run *run, const struct pen_task *t,
+                         void *const *at);
+
+static const struct pen_compute *model(const struct pen_run *run)
+{
+  return run->o.compute;
+}
+
+static int do_gather(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  return model(run)->gather(model(run)->ctx, t->block, t->micro, at[0], at[1]);
+}
+
+static int do_forward(struct pen_run *run, const struct pen_task *t,
+                      void *const *at)
+{
+  void *saved = t->n_accesses > 4 ? at[4] : NULL;
+  return model(run)->forward(model(run)->ctx, t->block, t->micro, at[0], at[1],
+                             at[2], saved, at[3]);
+}
+
+static int do_backward(struct pen_run *run, const struct pen_task *t,
+                       void *const *at)
+{
+  const void *saved = t->n_accesses > 5 ? at[5] : NULL;
+  return model(run)->backward(model(run)->ctx, t->block, t->micro, at[0],
+                              at[1], saved, at[2], at[3], at[4]);
+}
+
+static int do_head_begin(struct pen_run *run, const struct pen_task *t,
+                         void *const *at)
+{
+  return model(run)->head_begin(model(run)->ctx, t->micro, at[0]);
+}
+
+static int do_head_forward(struct pen_run *run, const struct pen_task *t,
+                           void *const *at)
+{
+  return model(run)->head_forward(model(run)->ctx, t->block, t->micro, at[0],
+                                  at[1], at[2], at[3]);
+}
+
+static int do_head_loss(struct pen_run *run, const struct pen_task *t,
+                        void *const *at)
+{
+  return model(run)->head_loss(model(run)->ctx, t->micro, at[0], at[1]);
+}
+
+static int do_head_backward(struct pen_run *run, const struct pen_task *t,
+                            void *const *at)
+{
+  return model(run)->head_backward(model(run)->ctx, t->block, t->micro, at[0],
+                                   at[1], at[2], at[3], at[4], at[5]);
+}
+
+static int do_head_end(struct pen_run *run, const struct pen_task *t,
+                       void *const *at)
+{
+  return model(run)->head_end(model(run)->ctx, t->micro, at[0], at[1]);
+}
+
+static int do_head_logits(struct pen_run *run, const struct pen_task *t,
+                          void *const *at)
+{
+  return model(run)->head_logits(model(run)->ctx, t->block, t->micro, at[0],
+                                 at[1], at[2], at[3]);
+}
+
+static int do_scatter(struct pen_run *run, const struct pen_task *t,
+                      void *const *at)
+{
+  return model(run)->scatter(model(run)->ctx, t->block, t->micro, at[0],
+                             at[1]);
+}
+
+static int do_zero(struct pen_run *run, const struct pen_task *t,
+                   void *const *at)
+{
+  memset(at[0], 0, run->schedule.accesses[t->first_access].bytes);
+  return 0;
+}
+
+static int do_finish(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  struct pen_finish_result result = {.chunk_sumsq = at[3]};
+  const float *extra = t->n_accesses > 4 ? at[4] : NULL;
+  int (*finish)(void *, size_t, const float *, const float *, void *,
+                struct pen_finish_result *) =
+      t->kind == PEN_TASK_FINISH ? model(run)->finish : model(run)->finish_rows;
+  int rc = finish(model(run)->ctx, t->block, at[0], extra, at[1], &result);
+  *(uint64_t *)at[2] = result.nonfinite;
+  return rc;
+}
+
+static int do_copy(struct pen_run *run, const struct pen_task *t,
+                   void *const *at)
+{
+  size_t bytes = run->schedule.accesses[t->first_access].bytes;
+  return t->lane == PEN_LANE_UPLOAD
+             ? run->o.device->upload(at[1], at[0], bytes)
+             : run->o.device->download(at[1], at[0], bytes);
+}
+
+static int do_update(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  const struct pen_tile *tile = &run->o.layout->tiles[t->tile];
+  pen_update_tile(run->o.update_pool, run->o.isa, &run->update.params,
+                  &run->o.workload->blocks[t->block], tile,
+                  run->o.workload->weight_elem_bytes, at[1], at[0], at[2]);
+  return 0;
+}
+
+/* The step's one decision rests on these sums, taken in the order of blocks and
+ * chunks whatever the order of finishing. */
+static int do_decide(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  const struct pen_workload *w = run->o.workload;
+  const uint64_t *nonfinite = at[1];
+  size_t chunks = 0;
+  (void)t;
+  run->result.nonfinite_block = PEN_NONE;
+  for (size_t b = 0; b < w->n_blocks; b++) {
+    chunks += pen_layout_sumsq_chunks(w, b);
+    run->result.nonfinite += nonfinite[b];
+    if (nonfinite[b] && run->result.nonfinite_block == PEN_NONE)
+      run->result.nonfinite_block = (uint32_t)b;
+  }
+  const double *sums = (const double *)(nonfinite + w->n_blocks);
+  run->result.sumsq = pen_gradient_total(chunks, sums);
+  return 0;
+}
+
+static int do_commit(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  (void)t;
+  (void)at;
+  return pen_store_commit(run->o.store, run->update.step, run->update.meta,
+                          run->update.meta_bytes);
+}
+
+static int do_save_tile(struct pen_run *run, const struct pen_task *t,
+                        void *const *at)
+{
+  return run->o.hooks.save_tile(run->o.hooks.ctx, t->tile, at[0]);
+}
+
+static int do_save_block(struct pen_run *run, const struct pen_task *t,
+                         void *const *at)
+{
+  return run->o.hooks.save_block(run->o.hooks.ctx, t->block, at[0]);
+}
+
+/* READ, WRITE, READ_TILE and WRITE_TILE are transfers (run_transfers.c). */
+static const task_body bodies[PEN_TASK_KINDS] = {
+    [PEN_TASK_GATHER] = do_gather,
+    [PEN_TASK_FORWARD] = do_forward,
+    [PEN_TASK_BACKWARD] = do_backward,
+    [PEN_TASK_HEAD_BEGIN] = do_head_begin,
+    [PEN_TASK_HEAD_FORWARD] = do_head_forward,
+    [PEN_TASK_HEAD_LOSS] = do_head_loss,
+    [PEN_TASK_HEAD_BACKWARD] = do_head_backward,
+    [PEN_TASK_HEAD_END] = do_head_end,
+    [PEN_TASK_HEAD_LOGITS] = do_head_logits,
+    [PEN_TASK_SCATTER] = do_scatter,
+    [PEN_TASK_ZERO] = do_zero,
+    [PEN_TASK_FINISH] = do_finish,
+    [PEN_TASK_FINISH_ROWS] = do_finish,
+    [PEN_TASK_COPY] = do_copy,
+    [PEN_TASK_UPDATE] = do_update,
+    [PEN_TASK_DECIDE] = do_decide,
+    [PEN_TASK_COMMIT] = do_commit,
+    [PEN_TASK_SAVE_TILE] = do_save_tile,
+    [PEN_TASK_SAVE_BLOCK] = do_save_block,
+};
+
+int pen_run_task(struct pen_run *run, const struct pen_task *task)
+{
+  if (!pen_run_is_on(run, task))
+    return 0;
+  void *at[PEN_TASK_ACCESSES_MAX];
+  pen_run_addresses(run, task, at);
+  pen_poison_acquire(&run->poison, &run->schedule, task);
+  int rc = bodies[task->kind](run, task, at);
+  pen_poison_release(&run->poison, &run->schedule, task);
+  return rc;
+}
