@@ -1,0 +1,264 @@
+/* toy.c: blocks of fp32 arithmetic in a fixed order. */
+#include "toy.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TOKENS 16
+#define WIDTH 64
+#define ACT (TOKENS * WIDTH)
+#define ROWS_PER_BLOCK 16
+
+float toy_initial(size_t block, size_t elem)
+{
+  uint32_t h = (uint32_t)(block * 2654435761u + elem * 40503u);
+  h ^= h >> 13;
+  h *= 0x5bd1e995u;
+  h ^= h >> 15;
+  return ((float)(h & 0xffff) / 65536.0f - 0.5f) * 0.5f;
+}
+
+static size_t n_rows(const struct toy *toy)
+{
+  return (toy->workload.rows_end - toy->workload.rows_begin) * ROWS_PER_BLOCK;
+}
+
+static size_t id_of(const struct toy *toy, size_t micro, size_t token)
+{
+  uint32_t h = toy->seed * 97u + (uint32_t)(micro * 31 + token) * 2654435761u;
+  return (h >> 8) % n_rows(toy);
+}
+
+static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
+{
+  struct toy *toy = ctx;
+  size_t first = (block - toy->workload.rows_begin) * ROWS_PER_BLOCK;
+  for (size_t t = 0; t < TOKENS; t++) {
+    size_t id = id_of(toy, micro, t);
+    if (id >= first && id < first + ROWS_PER_BLOCK)
+      memcpy((float *)x + t * WIDTH, (const float *)w + (id - first) * WIDTH,
+             WIDTH * sizeof(float));
+  }
+  return 0;
+}
+
+static int scatter(void *ctx, size_t block, size_t micro, const void *d,
+                   float *grad)
+{
+  struct toy *toy = ctx;
+  size_t first = (block - toy->workload.rows_begin) * ROWS_PER_BLOCK;
+  for (size_t t = 0; t < TOKENS; t++) {
+    size_t id = id_of(toy, micro, t);
+    if (id < first || id >= first + ROWS_PER_BLOCK)
+      continue;
+    for (size_t i = 0; i < WIDTH; i++)
+      grad[(id - first) * WIDTH + i] += ((const float *)d)[t * WIDTH + i];
+  }
+  return 0;
+}
+
+/* y = x / 2 + every weight once, each against some input. */
+static void body(const struct toy *toy, size_t block, const float *w,
+                 const float *x, float *y)
+{
+  size_t n = toy->blocks[block].elems;
+  for (size_t i = 0; i < ACT; i++)
+    y[i] = 0.5f * x[i];
+  for (size_t k = 0; k < n; k++)
+    y[k % ACT] += w[k] * x[(k * 7 + 3) % ACT] * 0.05f;
+  for (size_t i = 0; i < ACT; i++)
+    y[i] = y[i] / (1.0f + fabsf(y[i]));
+}
+
+static int forward(void *ctx, size_t block, size_t micro, const void *w,
+                   const void *x, void *y, void *saved, void *work)
+{
+  struct toy *toy = ctx;
+  (void)micro;
+  memset(work, 0xff, toy->workload.work_bytes);
+  body(toy, block, w, x, y);
+  if (saved)
+    memcpy(saved, y, ACT * sizeof(float));
+  return 0;
+}
+
+static int backward(void *ctx, size_t block, size_t micro, const void *w,
+                    const void *x, const void *saved, void *d, float *grad,
+                    void *work)
+{
+  struct toy *toy = ctx;
+  const float *in = x, *weights = w;
+  float *out = d, *y = work, *next = y + ACT;
+  if (saved)
+    memcpy(y, saved, ACT * sizeof *y);
+  else
+    body(toy, block, w, x, y);
+  memset(next, 0, ACT * sizeof *next);
+  for (size_t k = 0; k < toy->blocks[block].elems; k++) {
+    grad[k] += out[k % ACT] * in[(k * 7 + 3) % ACT] + 0.01f * y[k % ACT];
+    next[(k * 7 + 3) % ACT] += out[k % ACT] * weights[k] * 0.05f;
+  }
+  for (size_t i = 0; i < ACT; i++)
+    out[i] = (0.5f * out[i] + next[i]) / (1.0f + fabsf(next[i]));
+  if (block == toy->poisoned_block && micro == 0)
+    grad[5] = NAN;
+  return 0;
+}
+
+static int head_begin(void *ctx, size_t micro, float *stats)
+{
+  (void)ctx;
+  for (size_t t = 0; t < TOKENS; t++)
+    stats[t] = (float)micro;
+  return 0;
+}
+
+static float dot(const float *w, const float *x, size_t n)
+{
+  float sum = 0;
+  for (size_t k = 0; k < n; k++)
+    sum += w[k] * x[k % WIDTH];
+  return sum;
+}
+
+static int head_forward(void *ctx, size_t block, size_t micro, const void *w,
+                        const void *x, float *stats, void *work)
+{
+  struct toy *toy = ctx;
+  (void)micro;
+  memset(work, 0xff, toy->workload.work_bytes);
+  for (size_t t = 0; t < TOKENS; t++)
+    stats[t] = stats[t] * 0.9f + dot(w, (const float *)x + t * WIDTH,
+                                     toy->blocks[block].elems);
+  return 0;
+}
+
+static int head_loss(void *ctx, size_t micro, const float *stats,
+                     double *ret_loss)
+{
+  double loss = 0;
+  (void)ctx;
+  (void)micro;
+  for (size_t t = 0; t < TOKENS; t++)
+    loss += fabs((double)stats[t]);
+  *ret_loss = loss;
+  return 0;
+}
+
+static int head_backward(void *ctx, size_t block, size_t micro, const void *w,
+                         const void *x, const float *stats, float *dx,
+                         float *grad, void *work)
+{
+  struct toy *toy = ctx;
+  const float *weights = w, *in = x;
+  (void)micro;
+  memset(work, 0xff, toy->workload.work_bytes);
+  if (block == toy->workload.head_begin)
+    memset(dx, 0, ACT * sizeof *dx);
+  for (size_t t = 0; t < TOKENS; t++) {
+    float s = stats[t] / (1.0f + fabsf(stats[t]));
+    for (size_t k = 0; k < toy->blocks[block].elems; k++) {
+      grad[k] += s * in[t * WIDTH + k % WIDTH] * 0.1f;
+      dx[t * WIDTH + k % WIDTH] += s * weights[k] * 0.1f;
+    }
+  }
+  return 0;
+}
+
+static int head_end(void *ctx, size_t micro, const float *dx, void *d)
+{
+  (void)ctx;
+  (void)micro;
+  memcpy(d, dx, ACT * sizeof *dx);
+  return 0;
+}
+
+static int head_logits(void *ctx, size_t block, size_t micro, const void *w,
+                       const void *x, float *logits, void *work)
+{
+  struct toy *toy = ctx;
+  (void)work;
+  size_t column = block - toy->workload.head_begin;
+  size_t columns = toy->workload.head_end - toy->workload.head_begin;
+  for (size_t t = 0; t < TOKENS; t++)
+    logits[(micro * TOKENS + t) * columns + column] =
+        dot(w, (const float *)x + t * WIDTH, toy->blocks[block].elems);
+  return 0;
+}
+
+static int finish(void *ctx, size_t block, const float *grad,
+                  const float *extra, void *stored,
+                  struct pen_finish_result *result)
+{
+  struct toy *toy = ctx;
+  float *out = stored;
+  size_t n = toy->blocks[block].elems, nonfinite = 0;
+  for (size_t c = 0; c * PEN_NORM_CHUNK_ELEMS < n; c++)
+    result->chunk_sumsq[c] = 0;
+  for (size_t k = 0; k < n; k++) {
+    out[k] = extra ? grad[k] + extra[k] : grad[k];
+    if (isfinite(out[k]))
+      result->chunk_sumsq[k / PEN_NORM_CHUNK_ELEMS] += (double)out[k] * out[k];
+    else
+      nonfinite++;
+  }
+  result->nonfinite = nonfinite;
+  return 0;
+}
+
+void toy_init(struct toy *toy, bool tied, size_t n_micros_max)
+{
+  static const char *const names[TOY_BLOCKS_MAX] = {
+      "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10", "b11"};
+  static const size_t bodies[] = {ACT, 2 * PEN_NORM_CHUNK_ELEMS + 192, 64,
+                                  PEN_NORM_CHUNK_ELEMS};
+  *toy = (struct toy){.seed = 1, .poisoned_block = SIZE_MAX};
+  struct pen_workload *w = &toy->workload;
+  size_t b = 0, row_elems = ROWS_PER_BLOCK * WIDTH;
+  for (; !tied && b < 2; b++)
+    toy->blocks[b].elems = row_elems;
+  w->rows_end = b;
+  w->body_begin = b;
+  for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++, b++) {
+    toy->blocks[b].elems = bodies[i];
+    toy->blocks[b].saved_bytes = ACT * sizeof(float);
+  }
+  w->body_end = w->head_begin = b;
+  for (size_t i = 0; i < 3; i++, b++)
+    toy->blocks[b].elems = row_elems;
+  w->head_end = w->n_blocks = b;
+  if (tied) {
+    w->rows_begin = w->head_begin;
+    w->rows_end = w->head_end;
+  }
+  for (size_t i = 0; i < b; i++) {
+    size_t n = toy->blocks[i].elems, cut = n / 2 / 64 * 64;
+    toy->ranges[i][0] = (struct pen_block_range){0, cut, false};
+    toy->ranges[i][1] = (struct pen_block_range){cut, n, true};
+    toy->blocks[i].name = names[i];
+    toy->blocks[i].ranges = toy->ranges[i];
+    toy->blocks[i].n_ranges = 2;
+    toy->blocks[i].forward_flops_per_token = 2.0 * (double)n;
+  }
+  w->blocks = toy->blocks;
+  w->weight_elem_bytes = sizeof(float);
+  w->n_micros_max = n_micros_max;
+  w->act_bytes = w->dhead_bytes = ACT * sizeof(float);
+  w->stats_bytes = TOKENS * sizeof(float);
+  w->work_bytes = 2 * ACT * sizeof(float);
+  w->logits_bytes = n_micros_max * TOKENS * 3 * sizeof(float);
+  toy->compute = (struct pen_compute){
+      .ctx = toy,
+      .gather = gather,
+      .forward = forward,
+      .backward = backward,
+      .head_begin = head_begin,
+      .head_forward = head_forward,
+      .head_loss = head_loss,
+      .head_backward = head_backward,
+      .head_end = head_end,
+      .head_logits = head_logits,
+      .scatter = scatter,
+      .finish = finish,
+      .finish_rows = finish};
+}
