@@ -78,7 +78,7 @@ static void emit_gather(struct pen_emit *e, struct span g)
   for (size_t j = 0; up && j < g.count; j++) {
     pen_emit_renew(e, l->act_home[j]);
     pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, micro_at(g, j), x[j],
-                  l->act_home[j]);
+                  l->act_home[j], l->slots[x[j]].bytes);
   }
 }
 
@@ -271,7 +271,7 @@ static void emit_scatter(struct pen_emit *e, struct span g)
     if (l->compute_tier == PEN_TIER_DEVICE) {
       uint32_t down = pen_emit_take(e, l->rows_d, micro_at(g, j));
       pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, PEN_NONE, micro_at(g, j), d,
-                    down);
+                    down, l->slots[d].bytes);
       d = down;
     }
     for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
@@ -384,7 +384,7 @@ static void emit_groups(struct pen_emit *e, bool commits)
   } else if (l->logits != l->logits_host) {
     pen_emit_renew(e, l->logits_host);
     pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, PEN_NONE, PEN_NONE, l->logits,
-                  l->logits_host);
+                  l->logits_host, l->slots[l->logits].bytes);
   }
   if (!trains)
     return;

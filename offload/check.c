@@ -304,6 +304,17 @@ static int check_use(struct pen_check *c, const struct pen_layout *l,
   return rc;
 }
 
+/* What a commit vouches for must be on the drives before it starts. */
+static int check_commits(const struct pen_check *c,
+                         const struct pen_schedule *s)
+{
+  for (uint32_t i = 0; i < s->n_tasks; i++)
+    if (s->tasks[i].kind == PEN_TASK_COMMIT &&
+        c->known[i][PEN_LANE_WRITE] < s->tasks[i].ticket - 1)
+      return bad_task(s, i, "commits before every write is certainly done");
+  return 0;
+}
+
 static void link_uses(struct pen_check *c, const struct pen_schedule *s)
 {
   for (size_t i = 0; i < c->n_slots; i++)
@@ -355,6 +366,8 @@ int pen_check_schedule(struct pen_check *check,
   int rc = index_tickets(check, schedule);
   if (rc == 0)
     rc = find_order(check, schedule);
+  if (rc == 0)
+    rc = check_commits(check, schedule);
   if (rc < 0)
     return rc;
   link_uses(check, schedule);

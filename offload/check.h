@@ -26,7 +26,8 @@ void pen_check_done(struct pen_check *check);
  *   - what a task reads was filled, over the whole range it reads, by tasks
  *     that are retired before it starts;
  *   - a slot is filled anew only after every use of its old content is retired;
- *   - two tasks that fill the same bytes do so in order.
+ *   - two tasks that fill the same bytes do so in order;
+ *   - a commit starts only when every write before it is retired.
  * Else -PEN_ESCHEDULE; the text names task, slot and rule.  Does not allocate.
  */
 int pen_check_schedule(struct pen_check *check,

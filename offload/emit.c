@@ -206,10 +206,8 @@ static void count_copy(struct pen_emit *e, uint32_t id, uint64_t bytes)
 
 void pen_emit_copy(struct pen_emit *e, enum pen_lane lane,
                    enum pen_guard guard, uint32_t block, uint32_t micro,
-                   uint32_t from, uint32_t to)
+                   uint32_t from, uint32_t to, uint64_t bytes)
 {
-  uint64_t a = e->l->slots[from].bytes, b = e->l->slots[to].bytes;
-  uint64_t bytes = a < b ? a : b;
   uint32_t id =
       pen_emit_task(e, kind_of_copy(lane), lane, guard, block, micro);
   pen_emit_read_part(e, from, 0, bytes);

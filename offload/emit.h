@@ -50,11 +50,12 @@ void pen_emit_forget(struct pen_emit *e, struct pen_ring ring,
 void pen_emit_pin(struct pen_emit *e, uint32_t slot);
 void pen_emit_unpin(struct pen_emit *e, uint32_t slot);
 
-/* Whole copies between slots: device <-> host, host <-> nvme.  `to` must have
- * been renewed. */
+/* Copies an object's bytes from the start of one slot to the start of another:
+ * device <-> host, host <-> nvme.  `to` must have been renewed. */
 void pen_emit_copy(struct pen_emit *e, enum pen_lane lane,
                    enum pen_guard guard, uint32_t block, uint32_t micro,
-                   uint32_t from, uint32_t to);
+                   uint32_t from, uint32_t to, uint64_t bytes);
+/* Copies a part to the same place in the other slot. */
 void pen_emit_copy_part(struct pen_emit *e, enum pen_lane lane,
                         uint32_t from, uint32_t to, uint64_t offset,
                         uint64_t bytes);

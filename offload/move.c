@@ -27,7 +27,8 @@ uint32_t pen_move_weight_host(struct pen_emit *e, size_t block)
   enum pen_lane lane = pen_emit_tier(e, home) == PEN_TIER_NVME
                            ? PEN_LANE_READ
                            : PEN_LANE_DOWNLOAD;
-  pen_emit_copy(e, lane, always, id, PEN_NONE, home, slot);
+  pen_emit_copy(e, lane, always, id, PEN_NONE, home, slot,
+                pen_move_weight_bytes(e, block));
   return slot;
 }
 
@@ -43,8 +44,15 @@ uint32_t pen_move_weight(struct pen_emit *e, size_t block)
     return slot;
   uint32_t from = pen_move_weight_host(e, block);
   slot = pen_emit_take(e, e->l->weight_device, id);
-  pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, from, slot);
+  pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, from, slot,
+                pen_move_weight_bytes(e, block));
   return slot;
+}
+
+/* Whole pages, as drives want them. */
+static uint64_t act_bytes(const struct pen_emit *e)
+{
+  return e->l->slots[e->l->act_home[0]].bytes;
 }
 
 static struct pen_ring act_ring(const struct pen_emit *e)
@@ -79,13 +87,14 @@ void pen_move_act_end(struct pen_emit *e, size_t body, size_t j,
   bool on_host = pen_emit_tier(e, slot) == PEN_TIER_HOST;
   if (!on_host && pen_emit_tier(e, home) == PEN_TIER_NVME) {
     uint32_t staging = pen_emit_take(e, e->l->act_host, object);
-    pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, block, micro, slot, staging);
+    pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, block, micro, slot, staging,
+                  act_bytes(e));
     slot = staging;
     on_host = true;
   }
   pen_emit_renew(e, home);
   pen_emit_copy(e, on_host ? PEN_LANE_WRITE : PEN_LANE_DOWNLOAD, always,
-                block, micro, slot, home);
+                block, micro, slot, home, act_bytes(e));
 }
 
 uint32_t pen_move_act(struct pen_emit *e, size_t body, size_t j,
@@ -103,14 +112,21 @@ uint32_t pen_move_act(struct pen_emit *e, size_t body, size_t j,
     from = pen_emit_find(e, e->l->act_host, object);
     if (from == PEN_NONE) {
       from = pen_emit_take(e, e->l->act_host, object);
-      pen_emit_copy(e, PEN_LANE_READ, always, block, micro, home, from);
+      pen_emit_copy(e, PEN_LANE_READ, always, block, micro, home, from,
+                    act_bytes(e));
     }
     if (e->l->compute_tier == PEN_TIER_HOST)
       return from;
   }
   slot = pen_emit_take(e, e->l->act_device, object);
-  pen_emit_copy(e, PEN_LANE_UPLOAD, always, block, micro, from, slot);
+  pen_emit_copy(e, PEN_LANE_UPLOAD, always, block, micro, from, slot,
+                act_bytes(e));
   return slot;
+}
+
+static uint64_t sum_bytes(const struct pen_emit *e, size_t block)
+{
+  return e->w->blocks[block].elems * sizeof(float);
 }
 
 static bool sums_at_home(const struct pen_emit *e, size_t block)
@@ -132,9 +148,10 @@ uint32_t pen_move_sum_begin(struct pen_emit *e, size_t block, bool first)
   }
   if (first) {
     pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_COMPUTE, always, id, PEN_NONE);
-    pen_emit_write_part(e, slot, 0, e->w->blocks[block].elems * sizeof(float));
+    pen_emit_write_part(e, slot, 0, sum_bytes(e, block));
   } else if (slot != home) {
-    pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, home, slot);
+    pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, home, slot,
+                  sum_bytes(e, block));
   }
   return slot;
 }
@@ -146,7 +163,7 @@ void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot)
     return;
   pen_emit_renew(e, home);
   pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, (uint32_t)block, PEN_NONE, slot,
-                home);
+                home, sum_bytes(e, block));
 }
 
 uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host)
@@ -168,12 +185,13 @@ void pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot)
   bool to_nvme = pen_emit_tier(e, home) == PEN_TIER_NVME;
   if (to_nvme && pen_emit_tier(e, slot) == PEN_TIER_DEVICE) {
     uint32_t staging = pen_emit_take(e, e->l->grad_host, id);
-    pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, id, PEN_NONE, slot, staging);
+    pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, id, PEN_NONE, slot, staging,
+                  pen_move_weight_bytes(e, block));
     slot = staging;
   }
   pen_emit_renew(e, home);
   pen_emit_copy(e, to_nvme ? PEN_LANE_WRITE : PEN_LANE_DOWNLOAD, always, id,
-                PEN_NONE, slot, home);
+                PEN_NONE, slot, home, pen_move_weight_bytes(e, block));
 }
 
 static void set_tile(struct pen_emit *e, uint32_t task, uint32_t tile,
@@ -255,7 +273,9 @@ void pen_move_update(struct pen_emit *e, size_t block)
       tier == PEN_TIER_NVME ? PEN_LANE_READ : PEN_LANE_DOWNLOAD;
   enum pen_lane home_lane =
       tier == PEN_TIER_NVME ? PEN_LANE_WRITE : PEN_LANE_UPLOAD;
-  pen_emit_copy(e, bring, PEN_GUARD_SKIP, id, PEN_NONE, home, weights);
+  uint64_t bytes = pen_move_weight_bytes(e, block);
+  pen_emit_copy(e, bring, PEN_GUARD_SKIP, id, PEN_NONE, home, weights, bytes);
   pen_emit_renew(e, home);
-  pen_emit_copy(e, home_lane, PEN_GUARD_APPLY, id, PEN_NONE, weights, home);
+  pen_emit_copy(e, home_lane, PEN_GUARD_APPLY, id, PEN_NONE, weights, home,
+                bytes);
 }

@@ -1,0 +1,190 @@
+/* Every placement and every order of steps gives a schedule that check proves,
+ * and the same arguments give the same schedule. */
+#include "tests/test.h"
+
+#include "offload/check.h"
+#include "offload/run.h"
+#include "places.h"
+#include "toy.h"
+
+#define N_PLACES 150
+
+struct bench {
+  struct toy toy;
+  struct pen_layout layout;
+  struct pen_carry carry, before;
+  struct pen_schedule schedule;
+  struct pen_check check;
+};
+
+static void bench_init(struct bench *b, const struct pen_placement *p,
+                       bool tied, size_t micros)
+{
+  toy_init(&b->toy, tied, micros);
+  test_ok(pen_layout_init(&b->layout, &b->toy.workload, p));
+  test_ok(pen_carry_init(&b->carry, &b->layout));
+  test_ok(pen_carry_init(&b->before, &b->layout));
+  test_ok(pen_schedule_init(&b->schedule, &b->toy.workload, &b->layout, 0, 0,
+                            true));
+  test_ok(pen_check_init(&b->check, &b->layout, 20000, 100000));
+}
+
+static void bench_done(struct bench *b)
+{
+  pen_check_done(&b->check);
+  pen_schedule_done(&b->schedule);
+  pen_carry_done(&b->before);
+  pen_carry_done(&b->carry);
+  pen_layout_done(&b->layout);
+}
+
+static struct pen_shape random_shape(uint64_t seed, uint64_t n, size_t micros)
+{
+  static const enum pen_step_kind kinds[] = {PEN_STEP_TRAIN, PEN_STEP_TRAIN,
+                                             PEN_STEP_EVAL, PEN_STEP_LOGITS,
+                                             PEN_STEP_DRAIN};
+  struct pen_shape s = {.kind = kinds[pen_rng_below(seed, n, 1, 5)],
+                        .n_micros = 1 + pen_rng_below(seed, n, 2, micros),
+                        .n_tokens = 16,
+                        .save = false};
+  if (s.kind == PEN_STEP_DRAIN) {
+    s.n_micros = 0;
+    s.save = pen_rng_below(seed, n, 3, 2);
+  }
+  return s;
+}
+
+static void test_every_placement_is_proven(void **state)
+{
+  (void)state;
+  uint64_t seed = places_seed();
+  for (uint64_t n = 0; n < N_PLACES; n++) {
+    struct pen_placement p = places_random(seed, n);
+    struct bench b;
+    size_t micros = 1 + n % TOY_MICROS_MAX;
+    bench_init(&b, &p, n % 2, micros);
+    for (uint64_t step = 0; step < 12; step++) {
+      struct pen_shape shape = random_shape(seed ^ n, step, micros);
+      pen_carry_copy(&b.before, &b.carry);
+      int rc = pen_schedule_build(&b.toy.workload, &b.layout, &shape, step % 2,
+                                  &b.carry, &b.schedule);
+      if (rc == 0)
+        rc = pen_check_schedule(&b.check, &b.layout, &b.schedule, &b.before);
+      if (rc < 0)
+        fail_msg("placement %d, step %d: %s", (int)n, (int)step,
+                 pen_error_text());
+    }
+    bench_done(&b);
+  }
+}
+
+static void test_build_is_pure(void **state)
+{
+  (void)state;
+  uint64_t seed = places_seed();
+  for (uint64_t n = 0; n < 10; n++) {
+    struct pen_placement p = places_random(seed, n);
+    struct bench a, b;
+    bench_init(&a, &p, n % 2, 3);
+    bench_init(&b, &p, n % 2, 3);
+    struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false};
+    for (int step = 0; step < 3; step++) {
+      test_ok(pen_schedule_build(&a.toy.workload, &a.layout, &shape, true,
+                                 &a.carry, &a.schedule));
+      test_ok(pen_schedule_build(&b.toy.workload, &b.layout, &shape, true,
+                                 &b.carry, &b.schedule));
+      assert_int_equal(a.schedule.n_tasks, b.schedule.n_tasks);
+      assert_memory_equal(a.schedule.tasks, b.schedule.tasks,
+                          a.schedule.n_tasks * sizeof *a.schedule.tasks);
+      assert_memory_equal(a.schedule.accesses, b.schedule.accesses,
+                          a.schedule.n_accesses * sizeof *a.schedule.accesses);
+    }
+    bench_done(&a);
+    bench_done(&b);
+  }
+}
+
+/* What pen_run_plan reserves is enough for any step that follows. */
+static void test_planned_room_is_enough(void **state)
+{
+  (void)state;
+  uint64_t seed = places_seed();
+  for (uint64_t n = 0; n < 40; n++) {
+    struct pen_placement p = places_random(seed, n);
+    struct bench b;
+    bench_init(&b, &p, n % 2, 4);
+    struct pen_run_plan plan;
+    test_ok(pen_run_plan(&b.toy.workload, &b.layout, true, &plan));
+    struct pen_schedule fixed;
+    test_ok(pen_schedule_init(&fixed, &b.toy.workload, &b.layout, plan.n_tasks,
+                              plan.n_accesses, false));
+    for (uint64_t step = 0; step < 30; step++) {
+      struct pen_shape shape = random_shape(seed + n, step, 4);
+      int rc = pen_schedule_build(&b.toy.workload, &b.layout, &shape, true,
+                                  &b.carry, &fixed);
+      if (rc < 0)
+        fail_msg("placement %d, step %d: %s", (int)n, (int)step,
+                 pen_error_text());
+    }
+    pen_schedule_done(&fixed);
+    bench_done(&b);
+  }
+}
+
+static void test_impossible_placements_are_refused(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, true, 2);
+  struct pen_layout l;
+  struct pen_placement p = places_plain();
+  p.tile_elems = 1000;
+  test_fails(pen_layout_init(&l, &toy.workload, &p), PEN_EUSAGE, "--tile-size");
+  p = places_plain();
+  p.weight_slots = 0;
+  test_fails(pen_layout_init(&l, &toy.workload, &p), PEN_EUSAGE,
+             "--weight-slots 0");
+  p = places_plain();
+  p.activation_slots = 1;
+  test_fails(pen_layout_init(&l, &toy.workload, &p), PEN_EUSAGE,
+             "activation slots");
+}
+
+/* Bytes on the device follow the budget, block by block (case B14). */
+static void test_budgets_are_kept(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, false, 2);
+  uint64_t all = 0, previous = 0;
+  for (size_t b = 0; b < toy.workload.n_blocks; b++)
+    all += toy.blocks[b].elems * sizeof(float);
+  for (int tenth = 0; tenth <= 10; tenth++) {
+    struct pen_placement p = places_plain();
+    p.unified = false;
+    p.weights_device_bytes = all * (uint64_t)tenth / 10;
+    struct pen_layout l;
+    test_ok(pen_layout_init(&l, &toy.workload, &p));
+    uint64_t on_device = 0;
+    for (size_t b = 0; b < toy.workload.n_blocks; b++)
+      if (l.slots[l.weight_home[b]].tier == PEN_TIER_DEVICE)
+        on_device += l.slots[l.weight_home[b]].bytes;
+    assert_true(on_device <= p.weights_device_bytes);
+    assert_true(on_device >= previous);
+    previous = on_device;
+    pen_layout_done(&l);
+  }
+  assert_true(previous > 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_placement_is_proven),
+      cmocka_unit_test(test_build_is_pure),
+      cmocka_unit_test(test_planned_room_is_enough),
+      cmocka_unit_test(test_impossible_placements_are_refused),
+      cmocka_unit_test(test_budgets_are_kept),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
