@@ -170,6 +170,9 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
                  (run->o.commit_each_step || shape->save);
   run->update = *update;
   run->result = (struct pen_run_result){.nonfinite_block = PEN_NONE};
+  if (run->logits_lent)
+    pen_poison_close(&run->poison, run->o.layout->logits_host);
+  run->logits_lent = false;
   pen_carry_copy(&run->before, &run->carry);
   int rc = pen_schedule_build(run->o.workload, run->o.layout, shape, commits,
                               &run->carry, &run->schedule);
@@ -191,9 +194,12 @@ bool pen_run_is_pending(const struct pen_run *run)
   return run->carry.pending;
 }
 
-const float *pen_run_logits(const struct pen_run *run)
+const float *pen_run_logits(struct pen_run *run)
 {
   const struct pen_layout *l = run->o.layout;
+  if (!run->logits_lent)
+    pen_poison_open(&run->poison, l->logits_host);
+  run->logits_lent = true;
   char *base = run->arena[PEN_TIER_HOST];
   return (const float *)(base + l->slots[l->logits_host].offset);
 }

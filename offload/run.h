@@ -99,7 +99,7 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
 bool pen_run_is_pending(const struct pen_run *run);
 
 /* After a LOGITS step: what compute wrote.  Borrowed until the next step. */
-const float *pen_run_logits(const struct pen_run *run);
+const float *pen_run_logits(struct pen_run *run);
 /* One line on each I/O lane's engine, or NULL. */
 const char *pen_run_io_note(const struct pen_run *run);
 

@@ -38,7 +38,7 @@ struct pen_run {
   struct pen_run_lane lanes[PEN_LANES];
   struct pen_run_update update; /* of the running step */
   struct pen_run_result result;
-  double total_sumsq;
+  bool logits_lent; /* the caller may look at the logits slot */
 
   /* One step's start and end, and its first failure. */
   pthread_mutex_t lock;
