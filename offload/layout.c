@@ -172,7 +172,7 @@ static void place_activations(struct maker *m)
   l->act_device =
       add_ring(m, "activation ring", PEN_TIER_DEVICE, p->activation_slots,
                !p->unified && any_off_device ? w->act_bytes : 0);
-  for (size_t i = p->recompute_blocks; i < n_body; i++)
+  for (size_t i = p->recompute_blocks; !p->inference && i < n_body; i++)
     for (size_t j = 0; j < group; j++)
       l->saved[i * group + j] =
           add_slot(m, "saved for backward", PEN_TIER_DEVICE, false,
@@ -185,6 +185,8 @@ static void place_gradients(struct maker *m, bool several_groups)
   const struct pen_workload *w = m->w;
   const struct pen_placement *p = &l->placement;
   struct budget budget = {0, p->gradients_host_bytes};
+  if (p->inference)
+    return;
   size_t sum_ring = 0, stored = 0, stored_nvme = 0, tile_grad = 0;
   for (size_t b = 0; b < w->n_blocks; b++) {
     size_t elems = w->blocks[b].elems;
@@ -235,6 +237,8 @@ static void place_state(struct maker *m)
       struct pen_tile *tile = &l->tiles[t];
       *tile = (struct pen_tile){(uint32_t)b, e, elems, PEN_NONE, PEN_NONE};
       size_t bytes = elems * 3 * sizeof(float);
+      if (p->inference)
+        continue;
       if (take(&budget, false, aligned(bytes)) == PEN_TIER_HOST)
         tile->state_home =
             add_slot(m, "optimizer state", PEN_TIER_HOST, true, bytes);
@@ -245,7 +249,8 @@ static void place_state(struct maker *m)
   l->block_tiles[w->n_blocks] = (uint32_t)t;
   l->n_tiles = t;
   l->tile_state = add_ring(m, "state tile ring", PEN_TIER_HOST, p->tile_slots,
-                           l->n_store_tiles ? l->tile_bytes : 0);
+                           l->n_store_tiles || p->inference ? l->tile_bytes
+                                                            : 0);
 }
 
 static void place_working(struct maker *m)
@@ -255,14 +260,16 @@ static void place_working(struct maker *m)
   for (size_t j = 0; j < l->placement.group_size; j++) {
     l->head_in[j] = add_slot(m, "activations", PEN_TIER_DEVICE, false,
                              w->act_bytes);
+    l->stats[j] = add_slot(m, "softmax statistics", PEN_TIER_DEVICE, false,
+                           w->stats_bytes);
+    if (l->placement.inference)
+      continue;
     l->d[j] = add_slot(m, "activation gradients", PEN_TIER_DEVICE, false,
                        w->act_bytes);
     l->dhead[j] = add_slot(m, "activation gradients", PEN_TIER_DEVICE, false,
                            w->dhead_bytes);
-    l->stats[j] = add_slot(m, "softmax statistics", PEN_TIER_DEVICE, false,
-                           w->stats_bytes);
   }
-  if (!l->placement.unified)
+  if (!l->placement.unified && !l->placement.inference)
     l->rows_d = add_ring(m, "embedding rows", PEN_TIER_HOST, 2, w->act_bytes);
   l->work = add_slot(m, "workspace", PEN_TIER_DEVICE, false, w->work_bytes);
   l->logits =

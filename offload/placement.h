@@ -15,7 +15,8 @@ enum pen_tier { PEN_TIER_DEVICE, PEN_TIER_HOST, PEN_TIER_NVME, PEN_TIERS };
  * the rest goes to NVMe, in units of a block (weights, gradients), a tile
  * (state) or a micro-batch's activation. */
 struct pen_placement {
-  bool unified; /* the device is the host: an upload is a pointer */
+  bool unified;   /* the device is the host: an upload is a pointer */
+  bool inference; /* forward only: no gradients, no state */
 
   uint64_t weights_device_bytes, weights_host_bytes;
   uint64_t gradients_host_bytes;

@@ -64,7 +64,9 @@ int pen_run_create(const struct pen_run_options *options,
 void pen_run_free(struct pen_run **run);
 
 /* Fills every tile's state through `load` and makes the weights from it.
- * load: p, m, v [tile->elems] to fill. */
+ * load: p, m, v [tile->elems] to fill; PEN_RUN_IN_STORE says that they were
+ * read from the run's store, where they need not be written again. */
+#define PEN_RUN_IN_STORE 1
 int pen_run_load(struct pen_run *run,
                  int (*load)(void *ctx, uint32_t tile, float *p, float *m,
                              float *v),

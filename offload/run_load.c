@@ -42,13 +42,16 @@ static int load_tile(struct pen_run *run, uint32_t number, void *weights,
   size_t bytes = tile->elems * 3 * sizeof *p;
   memset((char *)p + bytes, 0, page_up(bytes) - bytes);
   int rc = load(ctx, number, p, p + tile->elems, p + 2 * tile->elems);
+  bool in_store = rc == PEN_RUN_IN_STORE;
+  if (in_store)
+    rc = 0;
   size_t elem = run->o.workload->weight_elem_bytes;
   char *w = (char *)weights + tile->begin * elem;
   if (rc == 0 && elem == sizeof(uint16_t))
     pen_cast_f32_to_bf16_away(run->o.isa, tile->elems, p, (uint16_t *)w);
   else if (rc == 0)
     memcpy(w, p, tile->elems * sizeof *p);
-  if (rc == 0 && tile->state_home == PEN_NONE) {
+  if (rc == 0 && tile->store_tile != PEN_NONE && !in_store) {
     struct pen_store_queue *queue = run->lanes[PEN_LANE_WRITE].queue;
     rc = finish_transfer(queue, pen_store_write_tile(queue, tile->store_tile,
                                                      p, page_up(bytes), 0));

@@ -65,8 +65,10 @@ int pen_run_plan(const struct pen_workload *workload,
     rc = pen_carry_init(&r.before, layout);
   if (rc == 0)
     rc = pen_schedule_init(&r.schedule, workload, layout, 0, 0, true);
+  bool trains = !layout->placement.inference;
   for (size_t i = 0; rc == 0 && i < sizeof acts / sizeof *acts; i++)
-    rc = rehearse(&r, acts[i].kind, acts[i].save);
+    if (trains || acts[i].kind == PEN_STEP_EVAL)
+      rc = rehearse(&r, acts[i].kind, acts[i].save);
   if (rc == 0 && workload->logits_bytes)
     rc = rehearse(&r, PEN_STEP_LOGITS, false);
   pen_schedule_done(&r.schedule);

@@ -1,0 +1,209 @@
+/* fit.c: demotes kinds of bytes, one after the other, until the layout fits.
+ *
+ * Every try is a real layout, so what fits here is what a run will take.  Runs
+ * once, at start, on the main thread.  Disadvantage: it knows bytes, not time:
+ * a cost model would sometimes choose a slower tier for one kind to spare a
+ * faster one for another. */
+#include "offload/fit.h"
+
+#include "base/error.h"
+#include "base/size.h"
+
+struct fitter {
+  const struct pen_workload *w;
+  const struct pen_fit_wish *wish;
+  const struct pen_fit_limits *limits;
+  struct pen_placement p;
+  uint64_t tier_bytes[PEN_TIERS];
+};
+
+static int measure(struct fitter *f)
+{
+  struct pen_layout l;
+  int rc = pen_layout_init(&l, f->w, &f->p);
+  if (rc < 0)
+    return rc;
+  for (int t = 0; t < PEN_TIERS; t++)
+    f->tier_bytes[t] = l.tier_bytes[t];
+  pen_layout_done(&l);
+  return 0;
+}
+
+static uint64_t excess(const struct fitter *f, enum pen_tier tier)
+{
+  uint64_t limit = tier == PEN_TIER_DEVICE ? f->limits->device_bytes
+                                           : f->limits->host_bytes;
+  if (tier == PEN_TIER_DEVICE && f->wish->unified)
+    return 0;
+  return f->tier_bytes[tier] > limit ? f->tier_bytes[tier] - limit : 0;
+}
+
+static bool fits(const struct fitter *f)
+{
+  return !excess(f, PEN_TIER_DEVICE) && !excess(f, PEN_TIER_HOST);
+}
+
+static void wish_budgets(struct fitter *f)
+{
+  const struct pen_fit_wish *w = f->wish;
+  struct pen_placement *p = &f->p;
+  p->weights_device_bytes =
+      w->weights == PEN_FIT_AUTO || w->weights == PEN_FIT_DEVICE
+          ? PEN_ALL_BYTES : 0;
+  p->weights_host_bytes = w->weights == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
+  p->gradients_host_bytes = w->gradients == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
+  p->state_host_bytes = w->state == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
+  p->activations_device_bytes =
+      w->activations == PEN_FIT_AUTO || w->activations == PEN_FIT_DEVICE
+          ? PEN_ALL_BYTES : 0;
+  p->activations_host_bytes =
+      w->activations == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
+}
+
+/* Between one micro-batch at a time, which keeps fp32 sums of every block, and
+ * all at once, which keeps all their activations: whichever needs less. */
+static int choose_group(struct fitter *f)
+{
+  f->p.group_size = f->wish->group_size;
+  if (f->wish->group_size || f->w->n_micros_max == 1)
+    return measure(f);
+  f->p.group_size = 1;
+  int rc = measure(f);
+  uint64_t one = f->tier_bytes[PEN_TIER_HOST] + f->tier_bytes[PEN_TIER_DEVICE];
+  f->p.group_size = f->w->n_micros_max;
+  if (rc == 0)
+    rc = measure(f);
+  uint64_t all = f->tier_bytes[PEN_TIER_HOST] + f->tier_bytes[PEN_TIER_DEVICE];
+  if (rc == 0 && one < all) {
+    f->p.group_size = 1;
+    rc = measure(f);
+  }
+  return rc;
+}
+
+/* Lowers a budget by what is too much in `tier`; what it held before is `held`
+ * at most.  Repeats, since rings appear when the first piece leaves. */
+static int squeeze(struct fitter *f, uint64_t *budget, uint64_t held,
+                   enum pen_tier tier)
+{
+  int rc = 0;
+  if (*budget > held)
+    *budget = held;
+  while (rc == 0 && excess(f, tier) && *budget > 0) {
+    uint64_t over = excess(f, tier);
+    *budget = *budget > over ? *budget - over : 0;
+    rc = measure(f);
+  }
+  return rc;
+}
+
+static uint64_t held_bytes(const struct fitter *f, size_t elem_bytes)
+{
+  uint64_t sum = 0;
+  for (size_t b = 0; b < f->w->n_blocks; b++)
+    sum += f->w->blocks[b].elems * elem_bytes + PEN_SLOT_ALIGN;
+  return sum;
+}
+
+static uint64_t held_activations(const struct fitter *f)
+{
+  size_t n_body = f->w->body_end - f->w->body_begin;
+  return (f->w->act_bytes + PEN_SLOT_ALIGN) * n_body * f->w->n_micros_max;
+}
+
+static int relieve_device(struct fitter *f)
+{
+  struct pen_placement *p = &f->p;
+  int rc = 0;
+  if (f->wish->activations == PEN_FIT_AUTO)
+    rc = squeeze(f, &p->activations_device_bytes, held_activations(f),
+                 PEN_TIER_DEVICE);
+  if (rc == 0 && f->wish->weights == PEN_FIT_AUTO)
+    rc = squeeze(f, &p->weights_device_bytes,
+                 held_bytes(f, f->w->weight_elem_bytes), PEN_TIER_DEVICE);
+  return rc;
+}
+
+static int relieve_host(struct fitter *f)
+{
+  struct pen_placement *p = &f->p;
+  size_t elem = f->w->weight_elem_bytes;
+  int rc = 0;
+  if (f->wish->state == PEN_FIT_AUTO)
+    rc = squeeze(f, &p->state_host_bytes, held_bytes(f, 3 * sizeof(float)),
+                 PEN_TIER_HOST);
+  if (rc == 0 && f->wish->gradients == PEN_FIT_AUTO)
+    rc = squeeze(f, &p->gradients_host_bytes, held_bytes(f, elem),
+                 PEN_TIER_HOST);
+  if (rc == 0 && f->wish->weights == PEN_FIT_AUTO)
+    rc = squeeze(f, &p->weights_host_bytes, held_bytes(f, elem),
+                 PEN_TIER_HOST);
+  if (f->wish->unified && f->wish->activations == PEN_FIT_AUTO)
+    p->activations_device_bytes = 0;
+  if (rc == 0 && f->wish->activations == PEN_FIT_AUTO)
+    rc = squeeze(f, &p->activations_host_bytes, held_activations(f),
+                 PEN_TIER_HOST);
+  return rc;
+}
+
+static int no_fit(const struct fitter *f)
+{
+  enum pen_tier tier =
+      excess(f, PEN_TIER_DEVICE) ? PEN_TIER_DEVICE : PEN_TIER_HOST;
+  uint64_t over = excess(f, tier);
+  char over_text[PEN_SIZE_TEXT_BYTES], need_text[PEN_SIZE_TEXT_BYTES];
+  pen_size_format(over, over_text);
+  pen_size_format(f->tier_bytes[tier], need_text);
+  const char *help =
+      tier == PEN_TIER_DEVICE
+          ? "raise --device-memory, or lower --per-device-train-batch-size or "
+            "--max-length"
+      : f->limits->has_nvme
+          ? "lower --per-device-train-batch-size or --max-length, or raise "
+            "--host-memory"
+          : "give a drive with --nvme-path DIR, lower "
+            "--per-device-train-batch-size or --max-length, or raise "
+            "--host-memory";
+  return pen_error_set(PEN_ENOFIT,
+                       "does not fit: buffers need %s (%llu bytes) of %s "
+                       "memory, %s (%llu bytes) more than there is; %s",
+                       need_text, (unsigned long long)f->tier_bytes[tier],
+                       pen_tier_name(tier), over_text,
+                       (unsigned long long)over, help);
+}
+
+int pen_fit(const struct pen_workload *workload,
+            const struct pen_fit_wish *wish,
+            const struct pen_fit_limits *limits,
+            struct pen_placement *ret_placement)
+{
+  struct fitter f = {
+      .w = workload,
+      .wish = wish,
+      .limits = limits,
+      .p = {.unified = wish->unified,
+            .inference = wish->inference,
+            .recompute_blocks =
+                wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO
+                    ? 0 : wish->recompute_blocks,
+            .tile_elems = wish->tile_elems,
+            .weight_slots = wish->weight_slots,
+            .gradient_slots = wish->gradient_slots,
+            .tile_slots = wish->tile_slots,
+            .activation_slots = wish->activation_slots}};
+  wish_budgets(&f);
+  int rc = choose_group(&f);
+  if (rc == 0 && !fits(&f) && !wish->inference &&
+      wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO) {
+    f.p.recompute_blocks = workload->body_end - workload->body_begin;
+    rc = choose_group(&f);
+  }
+  if (rc == 0 && excess(&f, PEN_TIER_DEVICE))
+    rc = relieve_device(&f);
+  if (rc == 0 && excess(&f, PEN_TIER_HOST) && limits->has_nvme)
+    rc = relieve_host(&f);
+  if (rc < 0)
+    return rc;
+  *ret_placement = f.p;
+  return fits(&f) ? 0 : no_fit(&f);
+}
