@@ -1,5 +1,5 @@
 /* places.c: placements drawn by (seed, number). */
-#include "places.h"
+#include "tests/sched/places.h"
 
 #include "tests/test.h"
 

@@ -4,8 +4,8 @@
 
 #include "offload/check.h"
 #include "offload/run.h"
-#include "places.h"
-#include "toy.h"
+#include "tests/sched/places.h"
+#include "tests/sched/toy.h"
 
 #define N_PLACES 150
 

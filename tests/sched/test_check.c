@@ -2,8 +2,8 @@
 #include "tests/test.h"
 
 #include "offload/check.h"
-#include "places.h"
-#include "toy.h"
+#include "tests/sched/places.h"
+#include "tests/sched/toy.h"
 
 struct scene {
   struct toy toy;

@@ -6,9 +6,9 @@
 
 #include "kernels/gradient.h"
 #include "offload/run.h"
-#include "places.h"
+#include "tests/sched/places.h"
 #include "tests/tmpdir.h"
-#include "toy.h"
+#include "tests/sched/toy.h"
 
 #define STEPS 6
 

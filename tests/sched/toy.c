@@ -1,5 +1,5 @@
 /* toy.c: blocks of fp32 arithmetic in a fixed order. */
-#include "toy.h"
+#include "tests/sched/toy.h"
 
 #include <math.h>
 #include <string.h>
