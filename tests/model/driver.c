@@ -1,0 +1,189 @@
+/* driver.c: forward over the blocks in order, backward in reverse.
+ *
+ * Buffers that a call must fill start as NaN, so that what it forgets shows.
+ * Disadvantage: fails through cmocka, so only for test programs. */
+#include "tests/model/driver.h"
+
+#include "kernels/cast.h"
+
+static void *buffer(size_t bytes)
+{
+  size_t all = (bytes + 64) / 64 * 64;
+  void *p = aligned_alloc(64, all);
+  assert_non_null(p);
+  memset(p, 0xff, all);
+  return p;
+}
+
+static void load_block(struct driver *d, size_t block)
+{
+  size_t n = d->workload->blocks[block].elems;
+  float *wide = buffer(n * sizeof(float));
+  test_ok(pen_params_load_elems(d->params, d->dir, block, 0, n, wide));
+  d->grads[block] = buffer(n * sizeof(float));
+  memset(d->grads[block], 0, n * sizeof(float));
+  if (d->options.elem == PEN_ELEM_F32) {
+    d->weights[block] = wide;
+    return;
+  }
+  d->weights[block] = buffer(n * 2);
+  pen_cast_f32_to_bf16_away(PEN_ISA_SCALAR, n, wide, d->weights[block]);
+  free(wide);
+}
+
+void driver_open(struct driver *d, const char *path,
+                 const struct driver_options *options)
+{
+  char config_path[4096];
+  struct pen_model_config config;
+  memset(d, 0, sizeof *d);
+  d->options = *options;
+  snprintf(config_path, sizeof config_path, "%s/config.json", path);
+  test_ok(pen_model_config_load(config_path, &config));
+  test_ok(pen_hfdir_open(path, false, &d->dir));
+  test_ok(pen_params_open(&config, d->dir, options->head_rows, false,
+                          &d->params));
+  test_ok(pen_pool_create(options->n_threads, "compute", &d->pool));
+  test_ok(pen_pool_create(options->n_threads, "update", &d->update_pool));
+  struct pen_model_options m = {
+      .elem = options->elem, .gemm = options->gemm,
+      .max_tokens = options->max_tokens, .max_micros = options->max_micros,
+      .max_logit_rows = options->logits ? options->max_tokens : 0};
+  test_ok(pen_isa_choose(NULL, &m.isa));
+  test_ok(pen_model_create(d->params, &m, d->pool, d->update_pool, &d->model));
+  d->workload = pen_model_workload(d->model);
+  d->compute = pen_model_compute(d->model);
+  d->weights = calloc(d->workload->n_blocks, sizeof *d->weights);
+  d->grads = calloc(d->workload->n_blocks, sizeof *d->grads);
+  for (size_t i = 0; i < d->workload->n_blocks; i++)
+    load_block(d, i);
+  d->logits = buffer(d->workload->logits_bytes);
+}
+
+void driver_close(struct driver *d)
+{
+  for (size_t i = 0; i < d->workload->n_blocks; i++) {
+    free(d->weights[i]);
+    free(d->grads[i]);
+  }
+  free(d->weights);
+  free(d->grads);
+  free(d->logits);
+  pen_model_free(&d->model);
+  pen_pool_free(&d->pool);
+  pen_pool_free(&d->update_pool);
+  pen_params_free(&d->params);
+  pen_hfdir_close(&d->dir);
+}
+
+void driver_set(struct driver *d, size_t micro, size_t n_docs,
+                const uint32_t *doc_begin, const uint32_t *ids,
+                const int32_t *targets)
+{
+  size_t n = doc_begin[n_docs];
+  uint32_t *positions = buffer(n * sizeof *positions);
+  for (size_t i = 0; i < n_docs; i++)
+    for (size_t t = doc_begin[i]; t < doc_begin[i + 1]; t++)
+      positions[t] = (uint32_t)(t - doc_begin[i]);
+  struct pen_model_micro m = {.n_tokens = n, .ids = ids,
+                              .positions = positions, .targets = targets,
+                              .n_docs = n_docs, .doc_begin = doc_begin};
+  test_ok(pen_model_set_micro(d->model, micro, &m,
+                              d->options.logits ? PEN_LOGITS_ALL
+                                                : PEN_LOGITS_NONE));
+  free(positions);
+}
+
+/* What one micro-batch needs on its way. */
+struct pass {
+  void **acts;  /* [body blocks + 1]: input of each, output of the last */
+  void **saved; /* [body blocks]; NULL entries: recompute */
+  float *stats;
+  void *work;
+};
+
+static double forward(struct driver *d, size_t micro, struct pass *p)
+{
+  const struct pen_workload *w = d->workload;
+  const struct pen_compute *c = d->compute;
+  size_t n = w->body_end - w->body_begin;
+  double loss;
+  p->acts = calloc(n + 1, sizeof *p->acts);
+  p->saved = calloc(n, sizeof *p->saved);
+  p->stats = buffer(w->stats_bytes);
+  p->work = buffer(w->work_bytes);
+  p->acts[0] = buffer(w->act_bytes);
+  for (size_t b = w->rows_begin; b < w->rows_end; b++)
+    test_ok(c->gather(c->ctx, b, micro, d->weights[b], p->acts[0]));
+  for (size_t i = 0; i < n; i++) {
+    size_t b = w->body_begin + i;
+    p->acts[i + 1] = buffer(w->act_bytes);
+    if (!d->options.recompute && w->blocks[b].saved_bytes)
+      p->saved[i] = buffer(w->blocks[b].saved_bytes);
+    test_ok(c->forward(c->ctx, b, micro, d->weights[b], p->acts[i],
+                       p->acts[i + 1], p->saved[i], p->work));
+  }
+  test_ok(c->head_begin(c->ctx, micro, p->stats));
+  for (size_t b = w->head_begin; b < w->head_end; b++) {
+    test_ok(c->head_forward(c->ctx, b, micro, d->weights[b], p->acts[n],
+                            p->stats, p->work));
+    if (d->options.logits)
+      test_ok(c->head_logits(c->ctx, b, micro, d->weights[b], p->acts[n],
+                             d->logits, p->work));
+  }
+  test_ok(c->head_loss(c->ctx, micro, p->stats, &loss));
+  return loss;
+}
+
+static void backward(struct driver *d, size_t micro, struct pass *p)
+{
+  const struct pen_workload *w = d->workload;
+  const struct pen_compute *c = d->compute;
+  size_t n = w->body_end - w->body_begin;
+  float *dx = buffer(w->dhead_bytes);
+  void *grad = buffer(w->act_bytes);
+  for (size_t b = w->head_begin; b < w->head_end; b++)
+    test_ok(c->head_backward(c->ctx, b, micro, d->weights[b], p->acts[n],
+                             p->stats, dx, d->grads[b], p->work));
+  test_ok(c->head_end(c->ctx, micro, dx, grad));
+  for (size_t i = n; i-- > 0;) {
+    size_t b = w->body_begin + i;
+    memset(p->work, 0xff, w->work_bytes);
+    test_ok(c->backward(c->ctx, b, micro, d->weights[b], p->acts[i],
+                        p->saved[i], grad, d->grads[b], p->work));
+  }
+  for (size_t b = w->rows_begin; b < w->rows_end; b++)
+    test_ok(c->scatter(c->ctx, b, micro, grad, d->grads[b]));
+  free(dx);
+  free(grad);
+}
+
+static void pass_free(struct driver *d, struct pass *p)
+{
+  size_t n = d->workload->body_end - d->workload->body_begin;
+  for (size_t i = 0; i <= n; i++)
+    free(p->acts[i]);
+  for (size_t i = 0; i < n; i++)
+    free(p->saved[i]);
+  free(p->acts);
+  free(p->saved);
+  free(p->stats);
+  free(p->work);
+}
+
+double driver_forward(struct driver *d, size_t micro)
+{
+  struct pass p;
+  double loss = forward(d, micro, &p);
+  pass_free(d, &p);
+  return loss;
+}
+
+double driver_train(struct driver *d, size_t micro)
+{
+  struct pass p;
+  double loss = forward(d, micro, &p);
+  backward(d, micro, &p);
+  pass_free(d, &p);
+  return loss;
+}
