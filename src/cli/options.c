@@ -31,8 +31,9 @@
 #define G PEN_VERB_GENERATE
 #define N PEN_VERB_INIT
 #define I PEN_VERB_INSPECT
+#define V PEN_VERB_VERIFY
 #define COMPUTES (T | E | G)
-#define ALL (T | E | G | N | I)
+#define ALL (T | E | G | N | I | V)
 
 #define WORDS(name) static const struct pen_option_word name[]
 
@@ -131,7 +132,7 @@ static const struct pen_option table[] = {
     T, 0, NULL, NULL, "print the plan (bytes per tier) and stop" },
 
   { "path", NULL, 0, STRING(path), NULL, NULL, 0, 0,
-    I, I, DATA, "PATH", "model directory or file to look into" },
+    I | V, I | V, DATA, "PATH", "model directory or file to look into" },
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
   { "model", "model-name-or-path", 0, STRING(model), NULL, NULL, 0, 0,
@@ -143,16 +144,16 @@ static const struct pen_option table[] = {
   { "max-length", "seq-len,max-seq-length,sequence-length,block-size", 0, U64(max_length), "auto", auto_words, 1, 0x1p31,
     COMPUTES, 0, DATA, "TOKENS", "longest sequence; longer text is cut into several" },
   { "lenient", NULL, 0, BOOL(lenient), NULL, NULL, 0, 0,
-    COMPUTES | I, 0, DATA, NULL, "warn of bytes after the last tensor instead of refusing the file" },
+    COMPUTES | I | V, 0, DATA, NULL, "warn of bytes after the last tensor instead of refusing the file" },
   { "vocab-size", NULL, 0, U64(vocab_size), "auto", auto_words, 1, 0x1p31,
     N, 0, DATA, "N", "instead of the config's vocab_size" },
   { "untie", NULL, 0, BOOL(untie), NULL, NULL, 0, 0,
-    N, 0, DATA, NULL, "own weights for the head, not the embedding's" },
+    ALL, 0, DATA, NULL, "own weights for the head, not the embedding's" },
 
   { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
     T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
   { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
-    E | G | I, 0, OUTPUT, NULL, "how results are printed" },
+    E | G | I | V, 0, OUTPUT, NULL, "how results are printed" },
   { "logging-steps", "steps-per-print,log-interval", 0, U64(logging_steps), "1", NULL, 1, 0x1p53,
     T, 0, OUTPUT, NULL, "a line in log.jsonl every N steps" },
   { "eval-steps", "eval-interval", 0, U64(eval_steps), "none", none_words, 1, 0x1p53,

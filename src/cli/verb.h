@@ -13,6 +13,7 @@ enum {
   PEN_VERB_GENERATE = 1 << 2,
   PEN_VERB_INIT = 1 << 3,
   PEN_VERB_INSPECT = 1 << 4,
+  PEN_VERB_VERIFY = 1 << 5,
 };
 
 struct pen_verb {
@@ -32,5 +33,6 @@ int pen_verb_eval(const struct pen_config *config);
 int pen_verb_generate(const struct pen_config *config);
 int pen_verb_init(const struct pen_config *config);
 int pen_verb_inspect(const struct pen_config *config);
+int pen_verb_verify(const struct pen_config *config);
 
 #endif

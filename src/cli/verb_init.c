@@ -1,0 +1,81 @@
+/* verb_init.c: makes a new model directory with random weights. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "io/hfdir_write.h"
+#include "src/cli/verb.h"
+#include "src/model/init.h"
+
+#define SHARD_BYTES ((uint64_t)5 * 1000 * 1000 * 1000) /* as transformers */
+#define CHUNK_ELEMS ((size_t)1 << 20)
+
+/* auto: as the config says, bf16 where it says nothing we train in. */
+static enum pen_file_dtype choose_dtype(const struct pen_config *config,
+                                        const struct pen_model_config *model)
+{
+  if (config->dtype == PEN_CONFIG_DTYPE_FP32)
+    return PEN_FILE_F32;
+  if (config->dtype == PEN_CONFIG_DTYPE_BF16 || model->dtype != PEN_FILE_F32)
+    return PEN_FILE_BF16;
+  return PEN_FILE_F32;
+}
+
+static int write_weights(const struct pen_params *params, uint64_t seed,
+                         struct pen_hfdir_writer *writer)
+{
+  float *chunk = malloc(CHUNK_ELEMS * sizeof *chunk);
+  if (!chunk)
+    return pen_error_set(-ENOMEM, "cannot make weights");
+  int rc = 0;
+  for (size_t b = 0; b < params->n_blocks && !rc; b++) {
+    size_t elems = params->blocks[b].elems;
+    for (size_t at = 0; at < elems && !rc; at += CHUNK_ELEMS) {
+      size_t n = elems - at < CHUNK_ELEMS ? elems - at : CHUNK_ELEMS;
+      rc = pen_init_elems(params, seed, b, at, n, chunk);
+      if (!rc)
+        rc = pen_params_save_elems(params, writer, b, at, n, chunk,
+                                   PEN_FILE_F32);
+    }
+  }
+  free(chunk);
+  return rc;
+}
+
+int pen_verb_init(const struct pen_config *config)
+{
+  struct pen_model_config model;
+  struct pen_params *params = NULL;
+  struct pen_hfdir_writer *writer = NULL;
+  int rc = pen_model_config_load(config->model_config, &model);
+  if (rc)
+    return rc;
+  if (config->vocab_size != PEN_CONFIG_AUTO)
+    model.vocab_size = config->vocab_size;
+  if (config->untie)
+    model.tied = false;
+  enum pen_file_dtype dtype = choose_dtype(config, &model);
+  rc = pen_params_build(&model, PEN_PARAMS_HEAD_ROWS, 0, &params);
+  if (!rc)
+    rc = pen_params_create_dir(params, config->model_config, dtype, SHARD_BYTES,
+                               config->output_dir, config->overwrite, &writer);
+  if (!rc)
+    rc = write_weights(params, config->seed, writer);
+  if (!rc)
+    rc = pen_hfdir_commit(&writer);
+  if (!rc) {
+    char bytes[PEN_SIZE_TEXT_BYTES];
+    pen_size_format(params->n_elems * pen_file_dtype_bytes(dtype), bytes);
+    pen_log_info("%s: new %s model, %llu parameters, %s, %s, seed %llu",
+                 config->output_dir, model.family->model_type,
+                 (unsigned long long)params->n_elems,
+                 pen_file_dtype_torch_name(dtype), bytes,
+                 (unsigned long long)config->seed);
+  }
+  pen_hfdir_abandon(&writer);
+  pen_params_free(&params);
+  return rc;
+}
