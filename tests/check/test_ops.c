@@ -6,6 +6,7 @@
 #include "tests/check/trial.h"
 
 static uint64_t seed;
+static enum pen_isa level;
 
 static void compare(const struct trial_case *c, size_t variant,
                     enum pen_isa isa, enum pen_elem elem, size_t n_threads)
@@ -37,18 +38,18 @@ static void each(enum pen_isa isa, enum pen_elem elem, size_t n_threads)
 
 static void test_fp32(void **state)
 {
-  each(test_level(), PEN_ELEM_F32, 1);
+  each(level, PEN_ELEM_F32, 1);
 }
 
 static void test_bf16(void **state)
 {
-  each(test_level(), PEN_ELEM_BF16, 1);
+  each(level, PEN_ELEM_BF16, 1);
 }
 
 static void test_threads(void **state)
 {
-  each(test_level(), PEN_ELEM_F32, 2);
-  each(test_level(), PEN_ELEM_BF16, 3);
+  each(level, PEN_ELEM_F32, 2);
+  each(level, PEN_ELEM_BF16, 3);
 }
 
 static void test_shapes_refused(void **state)
@@ -62,6 +63,7 @@ static void test_shapes_refused(void **state)
 int main(void)
 {
   seed = test_seed(20240601);
+  level = test_level();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_fp32),
       cmocka_unit_test(test_bf16),

@@ -189,9 +189,9 @@ static void test_fp32_libraries(void **state)
 }
 
 /* bf16 keeps 8 bits, so each of some ten roundings per layer, and that of every
- * weight, is off by up to 2^-9; on these random models, whose logits span 30, two
- * layers of that move an element by up to 0.066 of its tensor's largest in
- * PyTorch's bf16.  Twice that, for another order of roundings. */
+ * weight, is off by up to 2^-8 of it; on these random models, whose logits span
+ * 30, two layers of that move an element by up to 0.066 of its tensor's largest
+ * in PyTorch's bf16.  Twice that, for another order of roundings. */
 #define TOLERANCE_BF16 0.13
 
 static void test_bf16(void **state)

@@ -1,0 +1,498 @@
+/* Operations of kernels/ops.h against plain double-precision loops: the forward
+ * results, and every gradient by central differences of those loops.
+ *
+ * Inputs are exact in both, so what differs is fp32 rounding: sums of n terms
+ * are off by sqrt(n) 2^-24 of their largest partial sum, and n <= 512 here; a
+ * handful of such sums follow each other.  TOLERANCE is of the array's largest
+ * element.  Central differences in double with step 1e-5 are off by 1e-10. */
+#include <math.h>
+
+#include "tests/check/trial.h"
+
+#define TOLERANCE 5e-6
+#define STEP 1e-5
+#define INPUTS_MAX 3
+#define PROBES_MAX 60 /* elements of an input that are moved */
+
+/* A function of some arrays, in double, and what fp32 code says of it. */
+struct problem {
+  const char *name;
+  size_t n[INPUTS_MAX];
+  double *in[INPUTS_MAX];
+  size_t n_out;
+  void (*forward)(const struct problem *p, double *out);
+  const void *shape;
+  const double *d_out; /* [n_out] */
+};
+
+static uint64_t seed;
+
+static double *doubles(const struct trial *t, const void *x, size_t n)
+{
+  double *out = malloc(n * sizeof *out);
+  for (size_t i = 0; i < n; i++)
+    out[i] = (double)trial_get(t, x, i);
+  return out;
+}
+
+static double scale_of(const double *x, size_t n)
+{
+  double m = 1e-30;
+  for (size_t i = 0; i < n; i++)
+    m = fmax(m, fabs(x[i]));
+  return m;
+}
+
+static void check_forward(const struct problem *p, const float *got)
+{
+  double *want = calloc(p->n_out, sizeof *want);
+  p->forward(p, want);
+  double scale = scale_of(want, p->n_out);
+  for (size_t i = 0; i < p->n_out; i++)
+    if (!(fabs((double)got[i] - want[i]) <= TOLERANCE * scale))
+      fail_msg("%s: element %zu is %.9g, not %.9g", p->name, i, (double)got[i],
+               want[i]);
+  free(want);
+}
+
+static double loss(const struct problem *p, double *out)
+{
+  double sum = 0;
+  p->forward(p, out);
+  for (size_t i = 0; i < p->n_out; i++)
+    sum += out[i] * p->d_out[i];
+  return sum;
+}
+
+/* got: dL/d(in[which]). */
+static void check_gradient(const struct problem *p, size_t which,
+                           const float *got)
+{
+  size_t n = p->n[which], stride = n / PROBES_MAX + 1;
+  double *x = p->in[which], *out = calloc(p->n_out, sizeof *out), scale = 1e-30;
+  for (size_t i = 0; i < n; i++)
+    scale = fmax(scale, fabs((double)got[i]));
+  for (size_t i = 0; i < n; i += stride) {
+    double middle = x[i];
+    x[i] = middle + STEP;
+    double above = loss(p, out);
+    x[i] = middle - STEP;
+    double below = loss(p, out), want = (above - below) / (2 * STEP);
+    x[i] = middle;
+    if (!(fabs((double)got[i] - want) <= TOLERANCE * scale))
+      fail_msg("%s: gradient %zu of input %zu is %.9g, not %.9g (scale %g)",
+               p->name, i, which, (double)got[i], want, scale);
+  }
+  free(out);
+}
+
+static void problem_free(struct problem *p)
+{
+  for (size_t i = 0; i < INPUTS_MAX; i++)
+    free(p->in[i]);
+  free((void *)(uintptr_t)p->d_out);
+}
+
+static void begin(struct trial *t)
+{
+  trial_begin(t, pen_isa_detect(), PEN_ELEM_F32, &pen_gemm_reference, 2,
+              seed++);
+}
+
+/* ---- rmsnorm ---- */
+
+#define EPS 0.01f
+
+static void rmsnorm_forward(const struct problem *p, double *out)
+{
+  const struct pen_heads *s = p->shape;
+  for (size_t r = 0; r < s->tokens * s->heads; r++) {
+    const double *x = p->in[0] + r * s->dim;
+    double sum = 0;
+    for (size_t i = 0; i < s->dim; i++)
+      sum += x[i] * x[i];
+    double rstd = 1 / sqrt(sum / (double)s->dim + (double)EPS);
+    for (size_t i = 0; i < s->dim; i++)
+      out[r * s->dim + i] = x[i] * rstd * p->in[1][i];
+  }
+}
+
+static void check_rmsnorm(struct pen_heads shape)
+{
+  struct trial t;
+  begin(&t);
+  size_t vectors = shape.tokens * shape.heads, n = vectors * shape.dim;
+  size_t ld = shape.heads * shape.dim;
+  float *x = trial_in(&t, n, -2, 2), *w = trial_in(&t, shape.dim, -1, 2);
+  float *y = trial_out(&t, n), *rstd = trial_out_f32(&t, vectors);
+  float *dy = trial_in(&t, n, -1, 1), *dx = trial_out(&t, n);
+  float *dw = trial_out_f32(&t, shape.dim);
+  memset(dw, 0, shape.dim * sizeof *dw);
+  t.ops->rmsnorm(&t.stream, &shape, x, ld, w, EPS, y, ld, rstd);
+  t.ops->rmsnorm_backward(&t.stream, &shape, dy, ld, PEN_ELEM_F32, x, ld, w,
+                          rstd, dx, ld, false, dw,
+                          trial_work_f32(&t, pen_ops_partials_elems(
+                                                 vectors, shape.dim)));
+  struct problem p = {"rmsnorm", {n, shape.dim},
+                      {doubles(&t, x, n), doubles(&t, w, shape.dim)}, n,
+                      rmsnorm_forward, &shape, doubles(&t, dy, n)};
+  check_forward(&p, y);
+  check_gradient(&p, 0, dx);
+  check_gradient(&p, 1, dw);
+  /* added to what was there, in place of the gradient */
+  float *sum = trial_in(&t, n, -1, 1), *before = trial_work_f32(&t, n);
+  memcpy(before, sum, n * sizeof *sum);
+  t.ops->rmsnorm_backward(&t.stream, &shape, dy, ld, PEN_ELEM_F32, x, ld, w,
+                          rstd, sum, ld, true, dw,
+                          trial_work_f32(&t, pen_ops_partials_elems(
+                                                 vectors, shape.dim)));
+  for (size_t i = 0; i < n; i++)
+    assert_true(sum[i] == before[i] + dx[i]);
+  t.ops->rmsnorm_backward(&t.stream, &shape, dy, ld, PEN_ELEM_F32, x, ld, w,
+                          rstd, dy, ld, false, dw,
+                          trial_work_f32(&t, pen_ops_partials_elems(
+                                                 vectors, shape.dim)));
+  assert_memory_equal(dy, dx, n * sizeof *dx);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+static void test_rmsnorm(void **state)
+{
+  check_rmsnorm((struct pen_heads){5, 1, 48});
+  check_rmsnorm((struct pen_heads){70, 3, 14});
+}
+
+/* ---- rope ---- */
+
+struct rope_shape {
+  struct pen_heads heads;
+  const uint32_t *positions;
+  const float *c, *s;
+};
+
+static void rope_forward(const struct problem *p, double *out)
+{
+  const struct rope_shape *r = p->shape;
+  size_t dim = r->heads.dim, half = dim / 2;
+  for (size_t v = 0; v < r->heads.tokens * r->heads.heads; v++)
+    for (size_t i = 0; i < half; i++) {
+      size_t at = r->positions[v / r->heads.heads] * half + i;
+      double a = p->in[0][v * dim + i], b = p->in[0][v * dim + half + i];
+      out[v * dim + i] = a * (double)r->c[at] - b * (double)r->s[at];
+      out[v * dim + half + i] = b * (double)r->c[at] + a * (double)r->s[at];
+    }
+}
+
+static void test_rope(void **state)
+{
+  struct trial t;
+  begin(&t);
+  uint32_t positions[] = {0, 1, 2, 0, 9};
+  struct rope_shape shape = {{5, 3, 14}, positions, NULL, NULL};
+  size_t n = 5 * 3 * 14;
+  shape.c = trial_in_f32(&t, 10 * 7, -1, 1);
+  shape.s = trial_in_f32(&t, 10 * 7, -1, 1);
+  float *x = trial_inout(&t, n, -2, 2), *d = trial_inout(&t, n, -1, 1);
+  struct problem p = {"rope", {n}, {doubles(&t, x, n)}, n, rope_forward,
+                      &shape, doubles(&t, d, n)};
+  t.ops->rope(&t.stream, &shape.heads, x, 42, positions, shape.c, shape.s,
+              false);
+  t.ops->rope(&t.stream, &shape.heads, d, 42, positions, shape.c, shape.s,
+              true);
+  check_forward(&p, x);
+  check_gradient(&p, 0, d);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+/* ---- attention ---- */
+
+static void attention_head(const struct problem *p, size_t t, size_t h,
+                           double *out)
+{
+  const struct pen_attention *a = p->shape;
+  size_t kv = h / (a->heads / a->kv_heads), first = a->first_key[t];
+  double e[512], sum = 0;
+  for (size_t k = first; k <= t; k++) {
+    double dot = 0;
+    for (size_t i = 0; i < a->dim; i++)
+      dot += p->in[0][t * a->ldq + h * a->dim + i] *
+             p->in[1][k * a->ldk + kv * a->dim + i];
+    e[k] = exp(dot * (double)a->scale);
+    sum += e[k];
+  }
+  for (size_t k = first; k <= t; k++)
+    for (size_t i = 0; i < a->dim; i++)
+      out[t * a->ldo + h * a->dim + i] +=
+          e[k] / sum * p->in[2][k * a->ldv + kv * a->dim + i];
+}
+
+static void attention_forward(const struct problem *p, double *out)
+{
+  const struct pen_attention *a = p->shape;
+  memset(out, 0, p->n_out * sizeof *out);
+  for (size_t t = 0; t < a->tokens; t++)
+    for (size_t h = 0; h < a->heads; h++)
+      attention_head(p, t, h, out);
+}
+
+/* Takes the columns of k and v out of a gradient at stride ldd. */
+static float *columns(struct trial *t, const float *d, size_t tokens,
+                      size_t ldd, size_t begin, size_t width)
+{
+  float *out = trial_work_f32(t, tokens * width);
+  for (size_t i = 0; i < tokens; i++)
+    memcpy(out + i * width, d + i * ldd + begin, width * sizeof *out);
+  return out;
+}
+
+static void check_attention(size_t heads, size_t kv_heads, size_t dim,
+                            const size_t *lengths)
+{
+  struct trial t;
+  uint32_t first_key[512];
+  begin(&t);
+  size_t q_width = heads * dim, kv_width = kv_heads * dim;
+  struct pen_attention a = {
+      .heads = heads, .kv_heads = kv_heads, .dim = dim, .scale = 0.3f,
+      .first_key = first_key, .ldq = q_width, .ldk = kv_width,
+      .ldv = kv_width, .ldo = q_width, .ldd = q_width + 2 * kv_width};
+  trial_documents(lengths, first_key);
+  for (; *lengths; lengths++)
+    a.tokens += *lengths;
+  size_t n_q = a.tokens * q_width, n_kv = a.tokens * kv_width;
+  float *q = trial_in(&t, n_q, -2, 2), *k = trial_in(&t, n_kv, -2, 2);
+  float *v = trial_in(&t, n_kv, -1, 1), *d_o = trial_in(&t, n_q, -1, 1);
+  float *o = trial_out(&t, n_q), *lse = trial_out_f32(&t, heads * a.tokens);
+  float *d = trial_out(&t, a.tokens * a.ldd);
+  t.ops->attention(&t.stream, &a, q, k, v, o, lse);
+  t.ops->attention_backward(&t.stream, &a, q, k, v, o, lse, d_o,
+                            trial_work_f32(&t, heads * a.tokens), d,
+                            d + q_width, d + q_width + kv_width);
+  struct problem p = {"attention", {n_q, n_kv, n_kv},
+                      {doubles(&t, q, n_q), doubles(&t, k, n_kv),
+                       doubles(&t, v, n_kv)},
+                      n_q, attention_forward, &a, doubles(&t, d_o, n_q)};
+  check_forward(&p, o);
+  check_gradient(&p, 0, columns(&t, d, a.tokens, a.ldd, 0, q_width));
+  check_gradient(&p, 1, columns(&t, d, a.tokens, a.ldd, q_width, kv_width));
+  check_gradient(&p, 2, columns(&t, d, a.tokens, a.ldd, q_width + kv_width,
+                                kv_width));
+  problem_free(&p);
+  trial_end(&t);
+}
+
+static void test_attention(void **state)
+{
+  static const size_t documents[] = {1, 63, 2, 70, 9, 0};
+  check_attention(4, 1, 10, documents); /* D14: kv heads 1, 2, n */
+  check_attention(4, 2, 16, documents);
+  check_attention(4, 4, 14, documents);
+  check_attention(1, 1, 64, (const size_t[]){130, 0});
+}
+
+/* ---- swiglu ---- */
+
+static void swiglu_forward(const struct problem *p, double *out)
+{
+  for (size_t i = 0; i < p->n_out; i++)
+    out[i] = p->in[0][i] / (1 + exp(-p->in[0][i])) * p->in[1][i];
+}
+
+static void test_swiglu(void **state)
+{
+  struct trial t;
+  begin(&t);
+  size_t rows = 7, cols = 37, n = rows * cols;
+  float *gate = trial_in(&t, n, -6, 6), *up = trial_in(&t, n, -2, 2);
+  float *dy = trial_in(&t, n, -1, 1), *y = trial_out(&t, n);
+  float *dgate = trial_out(&t, n), *dup = trial_out(&t, n);
+  t.ops->swiglu(&t.stream, rows, cols, gate, up, cols, y);
+  t.ops->swiglu_backward(&t.stream, rows, cols, dy, gate, up, cols, dgate,
+                         dup);
+  struct problem p = {"swiglu", {n, n},
+                      {doubles(&t, gate, n), doubles(&t, up, n)}, n,
+                      swiglu_forward, NULL, doubles(&t, dy, n)};
+  check_forward(&p, y);
+  check_gradient(&p, 0, dgate);
+  check_gradient(&p, 1, dup);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+/* ---- embedding: rows [2, 9) of a table ---- */
+
+enum { FIRST_ROW = 2, N_ROWS = 7, DIM = 20, N_TOKENS = 12 };
+static const uint32_t ids[N_TOKENS] = {0, 2, 8, 9, 5, 5, 2, 5, 100, 3, 1, 8};
+
+static bool has_row(size_t t)
+{
+  return ids[t] >= FIRST_ROW && ids[t] < FIRST_ROW + N_ROWS;
+}
+
+static void embed_forward(const struct problem *p, double *out)
+{
+  for (size_t t = 0; t < N_TOKENS; t++)
+    for (size_t i = 0; i < DIM && has_row(t); i++)
+      out[t * DIM + i] = p->in[0][(ids[t] - FIRST_ROW) * DIM + i];
+}
+
+static void test_embed(void **state)
+{
+  struct trial t;
+  begin(&t);
+  size_t n = N_TOKENS * DIM, n_table = N_ROWS * DIM;
+  float *table = trial_in(&t, n_table, -1, 1), *d = trial_in(&t, n, -1, 1);
+  float *x = trial_out(&t, n), *grad = trial_out_f32(&t, n_table);
+  memset(grad, 0, n_table * sizeof *grad);
+  t.ops->embed(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM, table, x);
+  t.ops->embed_backward(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM, d,
+                        grad);
+  for (size_t i = 0; i < n; i++)
+    if (!has_row(i / DIM)) {
+      assert_true(isnan(x[i])); /* left alone */
+      x[i] = 0;
+    }
+  struct problem p = {"embed", {n_table}, {doubles(&t, table, n_table)}, n,
+                      embed_forward, NULL, doubles(&t, d, n)};
+  check_forward(&p, x);
+  check_gradient(&p, 0, grad);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+/* ---- bias and residual ---- */
+
+static void bias_forward(const struct problem *p, double *out)
+{
+  for (size_t i = 0; i < p->n_out; i++)
+    out[i] = p->in[0][i] + p->in[1][i % p->n[1]];
+}
+
+static void test_bias(void **state)
+{
+  struct trial t;
+  begin(&t);
+  size_t rows = 150, cols = 19, n = rows * cols;
+  float *x = trial_inout(&t, n, -1, 1), *b = trial_in(&t, cols, -1, 1);
+  float *dy = trial_in(&t, n, -1, 1), *db = trial_out_f32(&t, cols);
+  memset(db, 0, cols * sizeof *db);
+  struct problem p = {"bias", {n, cols},
+                      {doubles(&t, x, n), doubles(&t, b, cols)}, n,
+                      bias_forward, NULL, doubles(&t, dy, n)};
+  t.ops->bias(&t.stream, rows, cols, x, cols, b);
+  t.ops->bias_backward(
+      &t.stream, rows, cols, dy, cols, db,
+      trial_work_f32(&t, pen_ops_partials_elems(rows, cols)));
+  check_forward(&p, x);
+  check_gradient(&p, 1, db);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+static void test_add(void **state)
+{
+  struct trial t;
+  begin(&t);
+  size_t n = 1000;
+  float *a = trial_in(&t, n, -1, 1), *b = trial_in(&t, n, -1, 1);
+  float *y = trial_out(&t, n);
+  t.ops->add(&t.stream, n, a, b, y);
+  t.ops->add(&t.stream, n, a, b, a);
+  for (size_t i = 0; i < n; i++)
+    assert_true(y[i] == a[i]);
+  struct problem p = {"add", {n, n}, {doubles(&t, y, n), doubles(&t, b, n)}, n,
+                      bias_forward, NULL, NULL};
+  t.ops->add(&t.stream, n, y, b, b);
+  check_forward(&p, b);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+/* ---- cross-entropy: a vocabulary of 50 in blocks of 32 and 18 ---- */
+
+enum { VOCAB = 50, SPLIT = 32, ROWS = 9 };
+static const int32_t targets[ROWS] = {0, 31, 32, 49, -1, 7, -1, 40, 16};
+
+static void xent_forward(const struct problem *p, double *out)
+{
+  for (size_t t = 0; t < ROWS; t++) {
+    const double *x = p->in[0] + t * VOCAB;
+    double sum = 0;
+    for (size_t i = 0; i < VOCAB; i++)
+      sum += exp(x[i]);
+    out[t] = targets[t] < 0 ? 0 : log(sum) - x[targets[t]];
+  }
+}
+
+static void test_xent(void **state)
+{
+  struct trial t;
+  begin(&t);
+  float *logits = trial_in_f32(&t, ROWS * VOCAB, -8, 8);
+  float *stats = trial_out_f32(&t, PEN_XENT_ROWS * ROWS);
+  float *grad = trial_work_f32(&t, ROWS * VOCAB);
+  struct pen_logits blocks[2] = {
+      {ROWS, SPLIT, VOCAB, 0, 0, ROWS, targets},
+      {ROWS, VOCAB - SPLIT, VOCAB, 0, SPLIT, ROWS, targets}};
+  t.ops->xent_begin(&t.stream, ROWS, stats);
+  t.ops->xent_add(&t.stream, &blocks[0], logits, stats);
+  t.ops->xent_add(&t.stream, &blocks[1], logits + SPLIT, stats);
+  for (size_t b = 0; b < 2; b++) {
+    float *g = trial_out(&t, ROWS * blocks[b].cols);
+    size_t begin_id = blocks[b].first_id;
+    t.ops->xent_backward(&t.stream, &blocks[b], logits + begin_id, stats, g);
+    for (size_t r = 0; r < ROWS; r++)
+      memcpy(grad + r * VOCAB + begin_id, g + r * blocks[b].cols,
+             blocks[b].cols * sizeof *g);
+  }
+  double ones[ROWS], total, want = 0, per_token[ROWS];
+  for (size_t r = 0; r < ROWS; r++)
+    ones[r] = 1;
+  struct problem p = {"cross-entropy", {ROWS * VOCAB},
+                      {doubles(&t, logits, ROWS * VOCAB)}, ROWS, xent_forward,
+                      NULL, ones};
+  t.ops->xent_loss(&t.stream, ROWS, targets, stats, &total);
+  xent_forward(&p, per_token);
+  for (size_t r = 0; r < ROWS; r++)
+    want += per_token[r];
+  assert_true(fabs(total - want) <= TOLERANCE * want);
+  check_gradient(&p, 0, grad);
+  p.d_out = NULL;
+  problem_free(&p);
+  trial_end(&t);
+}
+
+/* A logit of Inf or NaN must reach the loss, or nobody would see it. */
+static void test_xent_nonfinite(void **state)
+{
+  static const float bad[] = {INFINITY, NAN};
+  for (size_t b = 0; b < 2; b++) {
+    struct trial t;
+    begin(&t);
+    float *logits = trial_in_f32(&t, ROWS * VOCAB, -8, 8);
+    float *stats = trial_out_f32(&t, PEN_XENT_ROWS * ROWS);
+    struct pen_logits shape = {ROWS, VOCAB, VOCAB, 0, 0, ROWS, targets};
+    double total;
+    logits[3 * VOCAB + 20] = bad[b];
+    t.ops->xent_begin(&t.stream, ROWS, stats);
+    t.ops->xent_add(&t.stream, &shape, logits, stats);
+    t.ops->xent_loss(&t.stream, ROWS, targets, stats, &total);
+    assert_false(isfinite(total));
+    trial_end(&t);
+  }
+}
+
+int main(void)
+{
+  seed = test_seed(77);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_attention), cmocka_unit_test(test_swiglu),
+      cmocka_unit_test(test_embed),     cmocka_unit_test(test_bias),
+      cmocka_unit_test(test_add),       cmocka_unit_test(test_xent),
+      cmocka_unit_test(test_xent_nonfinite),
+  };
+  return cmocka_run_group_tests_name("ops gradient", tests, NULL, NULL);
+}
