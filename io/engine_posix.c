@@ -28,7 +28,7 @@
 #define PEN_NO_DIOALIGN /* headers older than Linux 6.1: nothing to ask */
 #endif
 
-#define LOCK_WAIT_MS 2000
+#define LOCK_WAIT_MS 1000
 #define LOCK_POLL_MS 10
 
 /* File systems that do not keep what O_DIRECT and fsync promise. */
