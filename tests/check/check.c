@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "kernels/fpmode.h"
 
-#define ELEMS_MAX 70000
+#define ELEMS_MAX 18000
 #define REGION_BYTES ((size_t)(ELEMS_MAX + 64) * 8) /* or a few more */
 #define MARGIN_BYTES 256 /* around an operand that must survive a call */
 #define CANARY 0xa5
@@ -259,7 +259,7 @@ static void check_cuts(const struct run *run)
 
 static void check_kernel(const struct check_kernel *kernel, enum pen_isa isa)
 {
-  static const size_t large[] = {255, 1000, 4097, 66003};
+  static const size_t large[] = {255, 1000, 4097, 17011};
   uint64_t before = compared_elems;
   unsigned failed = failures;
   random_state = first_seed;
