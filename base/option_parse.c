@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "base/option.h"
@@ -101,7 +102,8 @@ static const struct pen_option *find_letter(const struct pen_options *options,
 
 static bool is_bool_word(const char *text)
 {
-  return text && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0);
+  return text &&
+         (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0);
 }
 
 /* Sets `option` from `value` or, where that is NULL, from the next argument;

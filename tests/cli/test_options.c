@@ -98,6 +98,9 @@ static void test_words(void **state)
   assert_int_equal(config.recompute, 3);
   assert_true(config.device_memory == (uint64_t)22 << 30);
   assert_true(config.seed == UINT64_MAX);
+  test_ok(train("--gradient_checkpointing true --warmup_ratio 0.03"));
+  assert_true(config.recompute == PEN_CONFIG_RECOMPUTE_ALL);
+  assert_true(config.warmup_steps == 0.03);
   test_fails(train("--offload-gradients none"), PEN_EUSAGE,
              "expected auto | cpu | nvme");
 }
@@ -151,12 +154,12 @@ static void test_round_trip(void **state)
     test_skip("built without libyaml");
   static const char *const lines[] = {
     "",
-    "--lr 0.1 --adam-epsilon 3.3333333333333331e-9 --nvme-path /a,/b "
-    "--offload-optimizer nvme --host-memory 1.5GiB --recompute all --lenient "
-    "--warmup-steps 0.03 --max-steps 300 --lr-scheduler-type wsd "
-    "--nvme-memory 800GB --group-size 4 --trace \"t\" --min-lr 1e-3",
-    "--num-train-epochs 1.5 --isa avx2 --gemm reference --eval-data e "
-    "--eval-steps 10 --durability none --seed 18446744073709551615",
+    ("--lr 0.1 --adam-epsilon 3.3333333333333331e-9 --nvme-path /a,/b "
+     "--offload-optimizer nvme --host-memory 1.5GiB --recompute all --lenient "
+     "--warmup-steps 0.03 --max-steps 300 --lr-scheduler-type wsd "
+     "--nvme-memory 800GB --group-size 4 --trace \"t\" --min-lr 1e-3"),
+    ("--num-train-epochs 1.5 --isa avx2 --gemm reference --eval-data e "
+     "--eval-steps 10 --durability none --seed 18446744073709551615"),
   };
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
     test_ok(train(lines[i]));

@@ -117,7 +117,7 @@ static void test_forms(void **state)
   assert_string_equal(values.name, "y");
   assert_false(values.packing);
   assert_false(values.resume);
-  test_ok(parse("--packing false --packing true --count 5 --count 6"));
+  test_ok(parse("--packing False --packing True --count 5 --count 6"));
   assert_true(values.packing);
   assert_int_equal(values.count, 6); /* the last one holds */
   test_ok(parse("--name=--odd"));
