@@ -174,15 +174,15 @@ static void test_free_in_flight(void **state)
   for (int round = 0; round < 20; round++) {
     struct bench b;
     bench_open(&b, *state, 16 << 20);
-    char *buffer = test_buffer(4 << 20);
-    for (int i = 0; i < 4; i++) {
-      struct pen_transfer t = {.offset = (uint64_t)i << 22, .buffer = buffer,
+    char *buffer = test_buffer(16 << 20);
+    for (size_t i = 0; i < 4; i++) {
+      struct pen_transfer t = {.offset = i << 22, .buffer = buffer + (i << 22),
                                .bytes = 4 << 20};
       test_ok(pen_transfer_submit(b.queue, &t));
     }
     pen_transfer_queue_free(&b.queue);
-    memset(buffer, 0x42, 4 << 20);
-    for (size_t i = 0; i < 4 << 20; i += 512)
+    memset(buffer, 0x42, 16 << 20);
+    for (size_t i = 0; i < 16 << 20; i += 512)
       assert_int_equal(buffer[i], 0x42);
     free(buffer);
     bench_close(&b);
