@@ -30,7 +30,18 @@ typedef struct {
   pen_ni p[PEN_PARTS];
 } m16;
 
+/* Sanitizers turn what is inlined everywhere into minutes of compiling. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PEN_INLINE static inline
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define PEN_INLINE static inline
+#elif !defined(PEN_INLINE)
 #define PEN_INLINE static inline __attribute__((always_inline))
+#endif
+
 #define PEN_EACH_PART                                                         \
   _Pragma("GCC unroll 4") for (int i_ = 0; i_ < PEN_PARTS; i_++)
 
