@@ -231,9 +231,7 @@ int pen_files_remove_flat_dir(const char *path)
   return rc;
 }
 
-/* Where two folders cannot be exchanged at once: for a moment neither has the
- * name, but the old one is whole under `old`. */
-static int replace_in_two_steps(const char *from, const char *to)
+int pen_files_replace_dir_by_steps(const char *from, const char *to)
 {
   char old[PATH_MAX];
   if (snprintf(old, sizeof old, "%s.old", to) >= (int)sizeof old)
@@ -259,7 +257,7 @@ int pen_files_replace_dir(const char *from, const char *to)
   }
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
     if (errno == EINVAL || errno == ENOSYS)
-      return replace_in_two_steps(from, to);
+      return pen_files_replace_dir_by_steps(from, to);
     return pen_error_set(-errno, "cannot exchange %s and %s", from, to);
   }
   int rc = pen_files_sync_parent(to);

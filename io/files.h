@@ -49,4 +49,8 @@ int pen_files_remove_flat_dir(const char *path);
  * as it was is removed after that.  `from` must be synced. */
 int pen_files_replace_dir(const char *from, const char *to);
 
+/* The same where it cannot: for a moment there is no `to`, and what it was is
+ * whole under TO.old. */
+int pen_files_replace_dir_by_steps(const char *from, const char *to);
+
 #endif

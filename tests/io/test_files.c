@@ -1,0 +1,111 @@
+/* Files and folders: short files, limits, and folders replaced either way. */
+#include "io/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+#include "tests/tmpdir.h"
+
+static void check_file(const char *path, const char *expect)
+{
+  char *bytes = NULL;
+  size_t n = 0;
+  test_ok(pen_files_read_whole(path, 100, &bytes, &n));
+  assert_int_equal(n, strlen(expect));
+  assert_string_equal(bytes, expect); /* NUL-terminated */
+  free(bytes);
+}
+
+static void test_whole(void **state)
+{
+  char *bytes = NULL;
+  size_t n = 0;
+  const char *path = test_tmp("w");
+  test_ok(pen_files_write_whole(path, "abc", 3));
+  check_file(path, "abc");
+  test_ok(pen_files_write_whole(path, "", 0));
+  check_file(path, "");
+  assert_false(pen_files_exists(test_tmp("w.tmp")));
+  test_ok(pen_files_write_whole(path, "abc", 3));
+  test_fails(pen_files_read_whole(path, 2, &bytes, &n), PEN_EFORMAT,
+             "has 3 bytes, at most 2 are read");
+  test_fails(pen_files_read_whole(test_tmpdir(), 2, &bytes, &n), PEN_EFORMAT,
+             "is not a regular file");
+  test_fails(pen_files_write_whole(test_tmp("none/w"), "abc", 3), ENOENT,
+             "cannot create");
+  test_ok(pen_files_copy(path, test_tmp("copy")));
+  check_file(test_tmp("copy"), "abc");
+}
+
+static void test_at(void **state)
+{
+  char out[8];
+  const char *path = test_tmp("at");
+  int fd = open(path, O_RDWR | O_CREAT, 0666);
+  assert_true(fd >= 0);
+  test_ok(pen_files_reserve(fd, path, 10));
+  test_ok(pen_files_write_at(fd, path, "xyz", 3, 7));
+  test_ok(pen_files_read_at(fd, path, out, 4, 6));
+  assert_memory_equal(out, "\0xyz", 4);
+  test_fails(pen_files_read_at(fd, path, out, 4, 7), PEN_ESHORT,
+             "unexpected end of file at byte 10 of");
+  close(fd);
+}
+
+static void make_dir(const char *name, const char *content)
+{
+  char path[PATH_MAX];
+  test_ok(pen_files_make_dirs(test_tmp(name)));
+  snprintf(path, sizeof path, "%s/f", test_tmp(name));
+  test_ok(pen_files_write_whole(path, content, strlen(content)));
+}
+
+static void test_replace(void **state)
+{
+  for (int by_steps = 0; by_steps <= 1; by_steps++) {
+    int (*replace)(const char *, const char *) =
+        by_steps ? pen_files_replace_dir_by_steps : pen_files_replace_dir;
+    make_dir("to", "old");
+    make_dir("from", "new");
+    if (by_steps)
+      make_dir("to.old", "left over");
+    test_ok(replace(test_tmp("from"), test_tmp("to")));
+    check_file(test_tmp("to/f"), "new");
+    assert_false(pen_files_exists(test_tmp("from")));
+    assert_false(pen_files_exists(test_tmp("to.old")));
+    /* a source that is not there leaves the target whole */
+    test_fails(replace(test_tmp("gone"), test_tmp("to")), ENOENT, "cannot");
+    check_file(test_tmp("to/f"), "new");
+  }
+  make_dir("from", "first");
+  test_ok(pen_files_replace_dir(test_tmp("from"), test_tmp("fresh")));
+  check_file(test_tmp("fresh/f"), "first");
+}
+
+static void test_dirs(void **state)
+{
+  test_ok(pen_files_make_dirs(test_tmp("a/b//c/")));
+  test_ok(pen_files_make_dirs(test_tmp("a/b/c")));
+  test_write_file(test_tmp("a/file"), "x", 1);
+  test_fails(pen_files_make_dirs(test_tmp("a/file")), ENOTDIR, "a file is there");
+  test_fails(pen_files_make_dirs(test_tmp("a/file/d")), ENOTDIR,
+             "cannot make the folder");
+  test_fails(pen_files_remove_flat_dir(test_tmp("a/b")), ENOTEMPTY,
+             "cannot remove");
+  test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c")));
+  assert_false(pen_files_exists(test_tmp("a/b/c")));
+  test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c")));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_whole),
+    cmocka_unit_test(test_at),
+    cmocka_unit_test(test_replace),
+    cmocka_unit_test(test_dirs),
+  };
+  return cmocka_run_group_tests_name("files", tests, NULL, NULL);
+}
