@@ -51,7 +51,7 @@ static void test_lengths(void **state)
 /* Case A5 at its own size: 60,489,728 floats. */
 static void test_large(void **state)
 {
-  const size_t n = (size_t)60489728 * 4;
+  const size_t n = (size_t)60489728 * (TEST_SANITIZED ? 1 : 4);
   struct bench b;
   bench_open(&b, *state, n);
   char *buffer = test_buffer(n);
@@ -67,7 +67,7 @@ static void test_large(void **state)
 /* Several transfers in flight come back once each, whole, in any order. */
 static void test_many_in_flight(void **state)
 {
-  enum { N = 200, BYTES = 3 << 20 };
+  enum { N = TEST_SANITIZED ? 40 : 200, BYTES = 3 << 20 };
   struct bench b;
   bool seen[N] = {false};
   size_t queued = 0, reaped = 0, out_of_order = 0;
@@ -121,7 +121,8 @@ static void test_signals(void **state)
   sigaction(SIGALRM, &action, &old);
   signals = 0;
   setitimer(ITIMER_REAL, &timer, NULL);
-  for (uint64_t round = 0; round < 16 || signals < 20; round++) {
+  const uint64_t rounds = TEST_SANITIZED ? 2 : 16;
+  for (uint64_t round = 0; round < rounds || signals < 20; round++) {
     pattern_fill(buffer, n, round);
     test_ok(bench_move(&b, true, buffer, n, 0));
     test_ok(b.engine->sync(b.file));
@@ -171,7 +172,7 @@ static void test_misaligned(void **state)
 /* Freeing a queue waits for what is in flight. */
 static void test_free_in_flight(void **state)
 {
-  for (int round = 0; round < 20; round++) {
+  for (int round = 0; round < (TEST_SANITIZED ? 4 : 20); round++) {
     struct bench b;
     bench_open(&b, *state, 16 << 20);
     char *buffer = test_buffer(16 << 20);
