@@ -322,6 +322,19 @@ size_t pen_store_n_tiles(const struct pen_store *store)
   return (size_t)store->committed.n_tiles;
 }
 
+uint64_t pen_store_n_extents(const struct pen_store *store)
+{
+  uint64_t sum = 0;
+  for (size_t d = 0; d < store->n_dirs; d++)
+    sum += store->committed.n_extents[d];
+  return sum;
+}
+
+uint64_t pen_store_scratch_bytes(const struct pen_store *store)
+{
+  return store->committed.scratch_bytes;
+}
+
 void pen_store_counters(const struct pen_store *store,
                         struct pen_store_counters *ret_counters)
 {

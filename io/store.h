@@ -77,6 +77,8 @@ void pen_store_committed(const struct pen_store *store,
                          struct pen_store_commit_info *ret_info);
 size_t pen_store_tile_bytes(const struct pen_store *store);
 size_t pen_store_n_tiles(const struct pen_store *store);
+uint64_t pen_store_n_extents(const struct pen_store *store); /* all files' */
+uint64_t pen_store_scratch_bytes(const struct pen_store *store);
 
 /* Bytes this store writes and reads, since open, by kind (for the log). */
 struct pen_store_counters {

@@ -24,7 +24,7 @@ bool pen_run_wait(struct pen_run *run, const struct pen_task *task)
 {
   for (int lane = 0; lane < PEN_LANES; lane++)
     if (task->wait[lane] &&
-        !pen_progress_wait(&run->lanes[lane].progress, task->wait[lane]))
+        !pen_ticket_wait(&run->lanes[lane].progress, task->wait[lane]))
       return false;
   return true;
 }
@@ -38,7 +38,7 @@ void pen_run_break(struct pen_run *run)
     run->error = error;
   pthread_mutex_unlock(&run->lock);
   for (int lane = 0; lane < PEN_LANES; lane++)
-    pen_progress_break(&run->lanes[lane].progress);
+    pen_ticket_break(&run->lanes[lane].progress);
 }
 
 void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,
@@ -87,7 +87,7 @@ static int run_narrow(struct pen_run_lane *lane)
                                pen_lane_name(lane->lane));
     if (pen_run_is_on(run, task))
       pen_run_record(lane, task, begin_ns);
-    pen_progress_retire(&lane->progress, task->ticket);
+    pen_ticket_retire(&lane->progress, task->ticket);
   }
   return 0;
 }
@@ -143,7 +143,7 @@ static void collect(struct pen_run *run, const struct pen_shape *shape)
 static int run_lanes(struct pen_run *run)
 {
   for (int lane = 0; lane < PEN_LANES; lane++)
-    pen_progress_reset(&run->lanes[lane].progress);
+    pen_ticket_reset(&run->lanes[lane].progress);
   pthread_mutex_lock(&run->lock);
   run->error = (struct pen_error){0};
   run->working = PEN_LANES - 1;
@@ -167,7 +167,7 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
 {
   uint64_t begin_ns = pen_clock_ns();
   bool commits = run->o.store && run->o.layout->n_store_tiles > 0 &&
-                 (run->o.commit_each_step || shape->save);
+                 (update->commit || shape->save);
   run->update = *update;
   run->result = (struct pen_run_result){.nonfinite_block = PEN_NONE};
   if (run->logits_lent)
@@ -242,7 +242,7 @@ static int start_lanes(struct pen_run *run)
     struct pen_run_lane *l = &run->lanes[lane];
     l->run = run;
     l->lane = lane;
-    rc = pen_progress_init(&l->progress);
+    rc = pen_ticket_init(&l->progress);
   }
   for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++)
     if (lane != PEN_LANE_COMPUTE)
@@ -298,7 +298,7 @@ void pen_run_free(struct pen_run **run_pointer)
   for (int lane = 0; lane < PEN_LANES; lane++) {
     pen_store_queue_free(&run->lanes[lane].queue);
     if (run->lanes[lane].run)
-      pen_progress_done(&run->lanes[lane].progress);
+      pen_ticket_done(&run->lanes[lane].progress);
   }
   pen_poison_done(&run->poison);
   run->o.device->free(&run->arena[PEN_TIER_DEVICE],

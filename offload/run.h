@@ -40,8 +40,6 @@ struct pen_run_options {
   struct pen_run_hooks hooks;
   enum pen_isa isa;
   size_t io_depth;           /* transfers in flight per I/O lane */
-  bool commit_each_step;     /* after the updates of a step, where any state
-                                is in the store */
 };
 
 /* Bytes pen_run_create will take for tables, per tier arenas aside; and the
@@ -54,7 +52,7 @@ struct pen_run_plan {
   uint64_t nvme_written_bytes; /* by a training step in full flight */
 };
 int pen_run_plan(const struct pen_workload *workload,
-                 const struct pen_layout *layout, bool commit_each_step,
+                 const struct pen_layout *layout,
                  struct pen_run_plan *ret_plan);
 
 /* Takes all memory, starts the lanes.  Caller owns *ret_run. */
@@ -77,8 +75,9 @@ int pen_run_load(struct pen_run *run,
 struct pen_run_update {
   bool apply; /* false: discard them (non-finite) */
   struct pen_adamw_params params;
-  /* What a commit after these updates says. */
-  uint64_t step;
+  bool commit; /* once they are done, if any state is in the store; a step
+                  that saves always commits */
+  uint64_t step; /* what the commit says */
   const void *meta; /* borrowed until the step ends */
   size_t meta_bytes;
 };

@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "offload/check.h"
 #include "offload/poison.h"
-#include "offload/progress.h"
+#include "offload/ticket.h"
 #include "offload/run.h"
 
 /* More accesses than any task declares. */
@@ -22,7 +22,7 @@ struct pen_run_lane {
   struct pen_run *run;
   enum pen_lane lane;
   struct pen_thread thread;
-  struct pen_progress progress;
+  struct pen_ticket progress;
   struct pen_store_queue *queue; /* read and write lanes with a store */
   uint64_t busy_ns;              /* of the running step; its own thread's */
 };

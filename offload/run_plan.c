@@ -9,7 +9,6 @@
 struct rehearsal {
   const struct pen_workload *w;
   const struct pen_layout *l;
-  bool commits;
   struct pen_schedule schedule;
   struct pen_carry carry, before;
   struct pen_run_plan plan;
@@ -26,8 +25,7 @@ static int rehearse(struct rehearsal *r, enum pen_step_kind kind, bool save)
       .save = save};
   bool was_pending = r->carry.pending;
   pen_carry_copy(&r->before, &r->carry);
-  int rc = pen_schedule_build(r->w, r->l, &shape, r->commits || save, &r->carry,
-                              &r->schedule);
+  int rc = pen_schedule_build(r->w, r->l, &shape, true, &r->carry, &r->schedule);
   if (rc < 0)
     return rc;
   struct pen_check check;
@@ -46,7 +44,7 @@ static int rehearse(struct rehearsal *r, enum pen_step_kind kind, bool save)
 }
 
 int pen_run_plan(const struct pen_workload *workload,
-                 const struct pen_layout *layout, bool commit_each_step,
+                 const struct pen_layout *layout,
                  struct pen_run_plan *ret_plan)
 {
   static const struct {
@@ -58,8 +56,7 @@ int pen_run_plan(const struct pen_workload *workload,
               {PEN_STEP_DRAIN, true},  {PEN_STEP_DRAIN, true},
               {PEN_STEP_TRAIN, false}, {PEN_STEP_DRAIN, false},
               {PEN_STEP_EVAL, false}};
-  struct rehearsal r = {.w = workload, .l = layout,
-                        .commits = commit_each_step};
+  struct rehearsal r = {.w = workload, .l = layout};
   int rc = pen_carry_init(&r.carry, layout);
   if (rc == 0)
     rc = pen_carry_init(&r.before, layout);

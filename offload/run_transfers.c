@@ -58,7 +58,7 @@ static void retire(struct pen_run_lane *lane, struct window *w)
     any = true;
   }
   if (any)
-    pen_progress_retire(&lane->progress, w->retired);
+    pen_ticket_retire(&lane->progress, w->retired);
 }
 
 static void complete(struct pen_run_lane *lane, struct window *w,
@@ -116,7 +116,7 @@ static bool may_start(struct pen_run *run, const struct pen_task *t)
 {
   for (int lane = 0; lane < PEN_LANES; lane++)
     if (t->wait[lane] &&
-        !pen_progress_reached(&run->lanes[lane].progress, t->wait[lane]))
+        !pen_ticket_reached(&run->lanes[lane].progress, t->wait[lane]))
       return false;
   return true;
 }

@@ -95,7 +95,7 @@ static void trial_init(struct trial *t, const struct pen_placement *p,
   t->threads = threads;
   t->poison_step = -1;
   test_ok(pen_layout_init(&t->layout, &t->toy.workload, p));
-  test_ok(pen_run_plan(&t->toy.workload, &t->layout, true, &t->plan));
+  test_ok(pen_run_plan(&t->toy.workload, &t->layout, &t->plan));
   test_ok(pen_pool_create(threads, "update", &t->pool));
   open_store(t);
   struct pen_run_options o = {
@@ -108,8 +108,7 @@ static void trial_init(struct trial *t, const struct pen_placement *p,
       .update_pool = t->pool,
       .hooks = {t, save_tile, save_block},
       .isa = PEN_ISA_SCALAR,
-      .io_depth = 4,
-      .commit_each_step = true};
+      .io_depth = 4};
   test_ok(pen_run_create(&o, &t->plan, &t->run));
   test_ok(pen_run_load(t->run, load, t));
   t->outcome = calloc(1, sizeof *t->outcome);
@@ -157,7 +156,7 @@ static void state_by_element(const struct trial *t, float *out)
 static void trial_run(struct trial *t)
 {
   struct pen_adamw_hyper hyper = {0.05, 0.9, 0.95, 1e-8, 0.5};
-  struct pen_run_update update = {.apply = true};
+  struct pen_run_update update = {.apply = true, .commit = true};
   struct pen_run_result r;
   struct outcome *o = t->outcome;
   for (int step = 0; step < STEPS; step++) {
@@ -306,7 +305,7 @@ static void test_failure_stops_every_lane(void **state)
   trial_init(&t, &p, true, 2);
   t.toy.compute.backward = failing_backward;
   struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false};
-  struct pen_run_update update = {.apply = true};
+  struct pen_run_update update = {.apply = true, .commit = true};
   struct pen_run_result r;
   test_fails(pen_run_step(t.run, &shape, &update, &r), PEN_ENONFINITE,
              "backward of block b3 on lane compute: as told");
