@@ -1,0 +1,173 @@
+/* settings.c: from words on a command line to settings, models found and text
+ * prepared.
+ *
+ * Main thread, before anything runs.  Disadvantage: preparing text runs another
+ * program, whose progress is only seen at its end. */
+#include "src/cli/settings.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "io/files.h"
+#include "src/data/prepare.h"
+#include "src/data/tokens.h"
+
+void pen_settings_model(const struct pen_config *config,
+                        struct pen_model_settings *ret_model)
+{
+  *ret_model = (struct pen_model_settings){
+      .dir = config->model,
+      .gemm = config->gemm,
+      .any_elem = config->dtype == PEN_CONFIG_DTYPE_AUTO,
+      .elem = config->dtype == PEN_CONFIG_DTYPE_FP32 ? PEN_ELEM_F32
+                                                     : PEN_ELEM_BF16,
+      .lenient = config->lenient,
+      .untie = config->untie};
+}
+
+static enum pen_fit_place place_of(int place)
+{
+  static const enum pen_fit_place places[] = {
+      [PEN_CONFIG_PLACE_AUTO] = PEN_FIT_AUTO,
+      [PEN_CONFIG_PLACE_NONE] = PEN_FIT_DEVICE,
+      [PEN_CONFIG_PLACE_CPU] = PEN_FIT_HOST,
+      [PEN_CONFIG_PLACE_NVME] = PEN_FIT_NVME};
+  return places[place];
+}
+
+/* --tile-size is in bytes of p, m and v; tiles are whole norm chunks. */
+static size_t tile_elems(uint64_t bytes)
+{
+  uint64_t chunk = PEN_NORM_CHUNK_ELEMS * 3 * sizeof(float);
+  return bytes ? (bytes + chunk - 1) / chunk * PEN_NORM_CHUNK_ELEMS : 0;
+}
+
+void pen_settings_machine(const struct pen_config *config,
+                          struct pen_machine_settings *ret_machine)
+{
+  *ret_machine = (struct pen_machine_settings){
+      .isa = config->isa,
+      .require_simd = config->require_simd,
+      .threads = config->threads,
+      .update_threads = config->update_threads,
+      .host_bytes = config->host_memory,
+      .device_bytes = config->device_memory,
+      .nvme_bytes = config->nvme_memory,
+      .nvme_dirs = (const char *const *)config->nvme_path.items,
+      .n_nvme_dirs = config->nvme_path.n_items,
+      .io_engine = config->io_engine,
+      .io_depth = config->io_depth,
+      .wish = {.unified = config->host_mode == PEN_CONFIG_HOST_UNIFIED,
+               .weights = place_of(config->offload_params),
+               .gradients = place_of(config->offload_gradients),
+               .state = place_of(config->offload_optimizer),
+               .activations = place_of(config->offload_activations),
+               .group_size = config->group_size,
+               .recompute_blocks =
+                   config->recompute == PEN_CONFIG_RECOMPUTE_AUTO
+                       ? PEN_FIT_RECOMPUTE_AUTO
+                       : config->recompute,
+               .tile_elems = tile_elems(config->tile_size),
+               .weight_slots = config->weight_slots,
+               .gradient_slots = config->gradient_slots,
+               .tile_slots = config->tile_slots}};
+}
+
+static bool is_directory(const char *path)
+{
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* "org/name": one slash, and only what such names are made of. */
+static bool looks_like_hub_id(const char *text)
+{
+  const char *slash = strchr(text, '/');
+  return slash && slash != text && slash[1] && !strchr(slash + 1, '/') &&
+         text[0] != '.' && text[0] != '~' &&
+         text[strspn(text, "abcdefghijklmnopqrstuvwxyz"
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")] == '\0';
+}
+
+/* The newest snapshot of a hub id in the download tool's cache. */
+static char *cached_snapshot(const char *id)
+{
+  char dir[4096], *found = NULL;
+  const char *home = getenv("HF_HOME"), *user = getenv("HOME");
+  const char *slash = strchr(id, '/');
+  snprintf(dir, sizeof dir, "%.1024s%s/hub/models--%.*s--%s/snapshots",
+           home ? home : user ? user : "",
+           home ? "" : "/.cache/huggingface", (int)(slash - id), id, slash + 1);
+  time_t newest = 0;
+  DIR *d = opendir(dir);
+  struct dirent *entry;
+  while (d && (entry = readdir(d))) {
+    char path[8192];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s/config.json", dir, entry->d_name);
+    if (entry->d_name[0] == '.' || stat(path, &st) < 0 || st.st_mtime < newest)
+      continue;
+    newest = st.st_mtime;
+    path[strlen(path) - strlen("/config.json")] = '\0';
+    free(found);
+    found = strdup(path);
+  }
+  if (d)
+    closedir(d);
+  return found;
+}
+
+int pen_settings_model_dir(const char *model, char **ret_dir)
+{
+  if (is_directory(model)) {
+    char *dir = strdup(model);
+    if (!dir)
+      return pen_error_set(PEN_ENOFIT, "no memory for a path");
+    *ret_dir = dir;
+    return 0;
+  }
+  if (looks_like_hub_id(model)) {
+    char *dir = cached_snapshot(model);
+    if (!dir)
+      return pen_error_set(PEN_EUSAGE,
+                           "there is no directory %s; to download it from the "
+                           "hub: hf download %s --local-dir %s",
+                           model, model, strchr(model, '/') + 1);
+    pen_log_info("model: %s, from the local cache: %s", model, dir);
+    *ret_dir = dir;
+    return 0;
+  }
+  return pen_error_set(-ENOENT, "cannot open the model directory %s", model);
+}
+
+int pen_settings_tokens(const char *data, const char *model_dir,
+                        const char *cache_dir, char **ret_path)
+{
+  enum pen_tokens_format format;
+  uint8_t hash[PEN_SHA256_BYTES];
+  bool has_tokenizer = false;
+  char path[4096], note[1024];
+  snprintf(path, sizeof path, "%s", data);
+  int rc = pen_tokens_detect(data, 0, &format);
+  if (rc == 0)
+    rc = pen_tokens_hash_tokenizer(model_dir, hash, &has_tokenizer);
+  if (rc == 0 && format == PEN_TOKENS_BYTES && has_tokenizer) {
+    struct pen_prepare_request request = {
+        .data = data, .tokenizer = model_dir, .cache_dir = cache_dir};
+    rc = pen_files_make_dirs(cache_dir);
+    if (rc == 0)
+      rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
+    if (rc == 0 && note[0])
+      pen_log_info("%s", note);
+  }
+  if (rc < 0)
+    return rc;
+  *ret_path = strdup(path);
+  return *ret_path ? 0 : pen_error_set(PEN_ENOFIT, "no memory for a path");
+}

@@ -1,0 +1,26 @@
+/* settings.h: the option table's values as the settings of src/train. */
+#ifndef PEN_SRC_CLI_SETTINGS_H
+#define PEN_SRC_CLI_SETTINGS_H
+
+#include "src/cli/config.h"
+#include "src/train/settings.h"
+
+/* What eval, generate and train have in common; strings are borrowed from the
+ * configuration. */
+void pen_settings_model(const struct pen_config *config,
+                        struct pen_model_settings *ret_model);
+void pen_settings_machine(const struct pen_config *config,
+                          struct pen_machine_settings *ret_machine);
+
+/* A directory that --model or --data can name.  A hub id ("org/name") where no
+ * directory is: *ret_dir is the local cache's snapshot if it was downloaded,
+ * else -ENOENT with the command that downloads it.  Caller frees. */
+int pen_settings_model_dir(const char *model, char **ret_dir);
+
+/* The token file for `data`: itself if it is one, or raw bytes for a model
+ * without a tokenizer; text is prepared with the model's tokenizer into
+ * cache_dir first.  Caller frees. */
+int pen_settings_tokens(const char *data, const char *model_dir,
+                        const char *cache_dir, char **ret_path);
+
+#endif

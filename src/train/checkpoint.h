@@ -1,0 +1,29 @@
+/* checkpoint.h: writes a checkpoint (weights in Hugging Face's layout and the
+ * optimizer state) or the final model, from the hooks of a saving step. */
+#ifndef PEN_SRC_TRAIN_CHECKPOINT_H
+#define PEN_SRC_TRAIN_CHECKPOINT_H
+
+#include "src/train/saved.h"
+#include "src/train/session.h"
+
+struct pen_checkpoint; /* one being written */
+
+/* Starts PATH.tmp; PATH appears at finish.  cursor NULL: weights only (the
+ * final model), else with state, whose store tiles lie in the store of that
+ * generation.  Caller owns *ret_checkpoint. */
+int pen_checkpoint_begin(struct pen_session *session, const char *path,
+                         const struct pen_cursor *cursor, uint32_t generation,
+                         struct pen_checkpoint **ret_checkpoint);
+
+/* For struct pen_run_hooks; ctx is a struct pen_checkpoint ** whose target is
+ * NULL while nothing is being saved. */
+int pen_checkpoint_save_tile(void *ctx, uint32_t tile, const float *state);
+int pen_checkpoint_save_block(void *ctx, uint32_t block, const void *weights);
+
+/* places: where the store's tiles lie, or NULL without any.  Makes PATH.tmp
+ * whole and durable and then PATH.  Frees either way. */
+int pen_checkpoint_finish(struct pen_checkpoint **checkpoint,
+                          const struct pen_store_place *places);
+void pen_checkpoint_abandon(struct pen_checkpoint **checkpoint);
+
+#endif

@@ -1,0 +1,121 @@
+/* memory.c: the table of bytes by purpose and tier, and what the machine has.
+ *
+ * Main thread, at start.  Disadvantage: what a library allocates inside is one
+ * stated constant, not a list. */
+#include "src/train/memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/size.h"
+
+void pen_memory_add(struct pen_memory *memory, const char *purpose,
+                    enum pen_tier tier, uint64_t bytes)
+{
+  if (bytes == 0)
+    return;
+  memory->total[tier] += bytes;
+  for (size_t i = 0; i < memory->n_rows; i++)
+    if (memory->rows[i].tier == tier &&
+        strcmp(memory->rows[i].purpose, purpose) == 0) {
+      memory->rows[i].bytes += bytes;
+      return;
+    }
+  if (memory->n_rows < PEN_MEMORY_ROWS_MAX)
+    memory->rows[memory->n_rows++] =
+        (struct pen_memory_row){purpose, tier, bytes};
+}
+
+void pen_memory_add_layout(struct pen_memory *memory,
+                           const struct pen_layout *layout)
+{
+  for (size_t i = 0; i < layout->n_slots; i++)
+    pen_memory_add(memory, layout->slots[i].purpose, layout->slots[i].tier,
+                   layout->slots[i].bytes);
+}
+
+void pen_memory_print(const struct pen_memory *memory, FILE *f)
+{
+  char text[PEN_SIZE_TEXT_BYTES];
+  for (int tier = 0; tier < PEN_TIERS; tier++) {
+    if (!memory->total[tier])
+      continue;
+    pen_size_format(memory->total[tier], text);
+    fprintf(f, "%-8s %10s  (%" PRIu64 " bytes)\n", pen_tier_name(tier), text,
+            memory->total[tier]);
+    for (size_t i = 0; i < memory->n_rows; i++)
+      if ((int)memory->rows[i].tier == tier) {
+        pen_size_format(memory->rows[i].bytes, text);
+        fprintf(f, "         %10s  %s\n", text, memory->rows[i].purpose);
+      }
+  }
+}
+
+void pen_memory_write(const struct pen_memory *memory,
+                      struct pen_json_writer *writer, const char *key)
+{
+  pen_json_begin_array(writer, key);
+  for (size_t i = 0; i < memory->n_rows; i++) {
+    pen_json_begin_object(writer, NULL);
+    pen_json_put_string(writer, "tier", pen_tier_name(memory->rows[i].tier));
+    pen_json_put_string(writer, "purpose", memory->rows[i].purpose);
+    pen_json_put_u64(writer, "bytes", memory->rows[i].bytes);
+    pen_json_end_object(writer);
+  }
+  pen_json_end_array(writer);
+}
+
+/* The first number after `key` in a file; UINT64_MAX where there is none. */
+static uint64_t number_in(const char *path, const char *key)
+{
+  char line[256];
+  uint64_t value = UINT64_MAX;
+  FILE *f = fopen(path, "re");
+  while (f && value == UINT64_MAX && fgets(line, sizeof line, f))
+    if (strncmp(line, key, strlen(key)) == 0 &&
+        sscanf(line + strlen(key), "%" SCNu64, &value) != 1)
+      value = UINT64_MAX;
+  if (f)
+    fclose(f);
+  return value;
+}
+
+static uint64_t cgroup_left(const char *limit_path, const char *used_path)
+{
+  uint64_t limit = number_in(limit_path, ""), used = number_in(used_path, "");
+  if (limit == UINT64_MAX || used == UINT64_MAX || limit > (uint64_t)1 << 60)
+    return UINT64_MAX;
+  return limit > used ? limit - used : 0;
+}
+
+uint64_t pen_memory_available(void)
+{
+  uint64_t kib = number_in("/proc/meminfo", "MemAvailable:");
+  uint64_t left[] = {
+      kib == UINT64_MAX ? kib : kib * 1024,
+      cgroup_left("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+      cgroup_left("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")};
+  uint64_t least = UINT64_MAX;
+  for (size_t i = 0; i < sizeof left / sizeof *left; i++)
+    if (left[i] < least)
+      least = left[i];
+  return least;
+}
+
+int pen_memory_check(const struct pen_memory *memory, uint64_t limit,
+                     const char *limit_name)
+{
+  uint64_t need = memory->total[PEN_TIER_HOST];
+  if (need <= limit)
+    return 0;
+  char need_text[PEN_SIZE_TEXT_BYTES], limit_text[PEN_SIZE_TEXT_BYTES];
+  pen_size_format(need, need_text);
+  pen_size_format(limit, limit_text);
+  return pen_error_set(PEN_ENOFIT,
+                       "does not fit: %s of RAM are needed, %s is %s: %" PRIu64
+                       " bytes too few; give a drive with --nvme-path DIR, or "
+                       "lower --per-device-train-batch-size or --max-length",
+                       need_text, limit_name, limit_text, need - limit);
+}

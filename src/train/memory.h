@@ -1,0 +1,49 @@
+/* memory.h: the list of every byte a run will take, made before it takes any. */
+#ifndef PEN_SRC_TRAIN_MEMORY_H
+#define PEN_SRC_TRAIN_MEMORY_H
+
+#include <stdio.h>
+
+#include "io/json_write.h"
+#include "offload/layout.h"
+
+#define PEN_MEMORY_ROWS_MAX 48
+
+/* What libraries, program text and thread stacks take beyond our own
+ * allocations; measured (docs/ARCHITECTURE.md, "Memory"), not declared by them.
+ */
+#define PEN_MEMORY_LIBRARY_BYTES ((uint64_t)64 << 20)
+
+struct pen_memory_row {
+  const char *purpose; /* static text */
+  enum pen_tier tier;
+  uint64_t bytes;
+};
+
+struct pen_memory {
+  struct pen_memory_row rows[PEN_MEMORY_ROWS_MAX];
+  size_t n_rows;
+  uint64_t total[PEN_TIERS];
+};
+
+/* Adds bytes, to the row of that purpose and tier where there is one. */
+void pen_memory_add(struct pen_memory *memory, const char *purpose,
+                    enum pen_tier tier, uint64_t bytes);
+/* Adds a row for each purpose among the layout's slots. */
+void pen_memory_add_layout(struct pen_memory *memory,
+                           const struct pen_layout *layout);
+
+/* The table for people, and as an array for programs. */
+void pen_memory_print(const struct pen_memory *memory, FILE *f);
+void pen_memory_write(const struct pen_memory *memory,
+                      struct pen_json_writer *writer, const char *key);
+
+/* RAM this process may still take: the smaller of MemAvailable and what the
+ * cgroup's limit leaves; UINT64_MAX where neither can be read. */
+uint64_t pen_memory_available(void);
+
+/* -PEN_ENOFIT with the numbers when the host total is above `limit`. */
+int pen_memory_check(const struct pen_memory *memory, uint64_t limit,
+                     const char *limit_name);
+
+#endif

@@ -1,0 +1,146 @@
+/* numerics.c: the frozen choices as JSON, as a hash, and held against options.
+ *
+ * The hash is FNV-1a over the JSON text, so the text is the one definition of
+ * what counts.  Disadvantage: a renamed key changes the hash of old runs, which
+ * is why the version is among them. */
+#include "src/train/numerics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void pen_numerics_write(const struct pen_numerics *numerics,
+                        struct pen_json_writer *writer)
+{
+  pen_json_put_u64(writer, "version", numerics->version);
+  pen_json_put_string(writer, "dtype", pen_elem_name(numerics->elem));
+  pen_json_put_string(writer, "gemm", numerics->gemm);
+  pen_json_put_string(writer, "gemm_variant", numerics->gemm_variant);
+  pen_json_put_u64(writer, "max_length", numerics->max_length);
+  pen_json_put_u64(writer, "per_device_train_batch_size",
+                   numerics->batch_sequences);
+  pen_json_put_u64(writer, "gradient_accumulation_steps",
+                   numerics->accumulation);
+  pen_json_put_u64(writer, "head_rows", numerics->head_rows);
+  pen_json_put_u64(writer, "seed", numerics->seed);
+  pen_json_put_u64(writer, "data_fingerprint", numerics->data_fingerprint);
+}
+
+static int read_u64(const struct pen_json *json,
+                    const struct pen_json_node *node, const char *key,
+                    uint64_t *ret_value)
+{
+  int64_t value;
+  int rc = pen_json_get_i64(json, node, key, &value);
+  if (rc == 0)
+    *ret_value = (uint64_t)value;
+  return rc;
+}
+
+int pen_numerics_read(const struct pen_json *json,
+                      const struct pen_json_node *node,
+                      struct pen_numerics *ret_numerics)
+{
+  struct pen_numerics n = {0};
+  uint64_t version = 0, length = 0, fingerprint = 0;
+  const char *dtype = "", *gemm = "", *variant = "";
+  const struct {
+    const char *key;
+    uint64_t *value;
+  } numbers[] = {{"version", &version},
+                 {"max_length", &length},
+                 {"per_device_train_batch_size", &n.batch_sequences},
+                 {"gradient_accumulation_steps", &n.accumulation},
+                 {"head_rows", &n.head_rows},
+                 {"seed", &n.seed},
+                 {"data_fingerprint", &fingerprint}};
+  int rc = 0;
+  for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++)
+    rc = read_u64(json, node, numbers[i].key, numbers[i].value);
+  if (rc == 0)
+    rc = pen_json_get_string(json, node, "dtype", &dtype);
+  if (rc == 0)
+    rc = pen_json_get_string(json, node, "gemm", &gemm);
+  if (rc == 0)
+    rc = pen_json_get_string(json, node, "gemm_variant", &variant);
+  if (rc < 0)
+    return rc;
+  n.version = (uint32_t)version;
+  n.max_length = (uint32_t)length;
+  n.data_fingerprint = (uint32_t)fingerprint;
+  n.elem = strcmp(dtype, pen_elem_name(PEN_ELEM_BF16)) == 0 ? PEN_ELEM_BF16
+                                                           : PEN_ELEM_F32;
+  snprintf(n.gemm, sizeof n.gemm, "%s", gemm);
+  snprintf(n.gemm_variant, sizeof n.gemm_variant, "%s", variant);
+  if (n.version != PEN_NUMERICS_VERSION)
+    return pen_error_set(PEN_EMISMATCH,
+                         "the run was started with numerics version %u, this "
+                         "penstock computes with version %d; resume it with "
+                         "the penstock that started it",
+                         n.version, PEN_NUMERICS_VERSION);
+  *ret_numerics = n;
+  return 0;
+}
+
+uint64_t pen_numerics_hash(const struct pen_numerics *numerics)
+{
+  char buffer[1024];
+  const char *text = "";
+  size_t bytes = 0;
+  struct pen_json_writer writer;
+  pen_json_writer_init(&writer, buffer, sizeof buffer, false);
+  pen_json_begin_object(&writer, NULL);
+  pen_numerics_write(numerics, &writer);
+  pen_json_end_object(&writer);
+  pen_json_finish(&writer, &text, &bytes);
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < bytes; i++)
+    hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+  return hash;
+}
+
+static int refuse(const char *option, const char *given, const char *run)
+{
+  return pen_error_set(PEN_EMISMATCH,
+                       "--%s %s differs from what this run was started with "
+                       "(%s) and would change its numbers; leave the option "
+                       "out, or start another run",
+                       option, given, run);
+}
+
+static int refuse_number(const char *option, uint64_t given, uint64_t run)
+{
+  char a[24], b[24];
+  snprintf(a, sizeof a, "%llu", (unsigned long long)given);
+  snprintf(b, sizeof b, "%llu", (unsigned long long)run);
+  return refuse(option, a, b);
+}
+
+int pen_numerics_check(const struct pen_numerics *run,
+                       const struct pen_train_settings *settings)
+{
+  const struct {
+    const char *option;
+    bool given;
+    uint64_t now, then;
+  } numbers[] = {
+      {"max-length", settings->gave_max_length, settings->max_length,
+       run->max_length},
+      {"per-device-train-batch-size", settings->gave_batch,
+       settings->batch_sequences, run->batch_sequences},
+      {"gradient-accumulation-steps", settings->gave_accumulation,
+       settings->accumulation, run->accumulation},
+      {"seed", settings->gave_seed, settings->seed, run->seed},
+  };
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i].given && numbers[i].now != numbers[i].then)
+      return refuse_number(numbers[i].option, numbers[i].now, numbers[i].then);
+  enum pen_elem elem = settings->model.elem;
+  if (settings->gave_dtype && !settings->model.any_elem && elem != run->elem)
+    return refuse("dtype", pen_elem_name(elem), pen_elem_name(run->elem));
+  if (settings->gave_gemm && strcmp(settings->model.gemm, "auto") != 0 &&
+      strcmp(settings->model.gemm, run->gemm) != 0)
+    return refuse("gemm", settings->model.gemm, run->gemm);
+  return 0;
+}

@@ -1,0 +1,68 @@
+/* rundir.h: the directory of a run: who it is, its frozen numerics, where its
+ * stores are, its checkpoints; and the lock that keeps a second run out. */
+#ifndef PEN_SRC_TRAIN_RUNDIR_H
+#define PEN_SRC_TRAIN_RUNDIR_H
+
+#include "io/store.h"
+#include "src/train/numerics.h"
+
+#define PEN_RUNDIR_STORES_MAX 16
+#define PEN_RUNDIR_PATH_MAX 3500 /* of the directory, so that names fit behind */
+
+/* A store of this run: `generation` counts how often the state was moved. */
+struct pen_rundir_store {
+  uint32_t generation;
+  size_t n_dirs;
+  char *dirs[PEN_STORE_DIRS_MAX]; /* as given; absolute */
+};
+
+struct pen_rundir {
+  char *path;
+  int lock_fd;
+  uint8_t run_id[16];
+  struct pen_numerics numerics;
+  struct pen_rundir_store stores[PEN_RUNDIR_STORES_MAX]; /* ascending */
+  size_t n_stores;
+};
+
+/* Is there a run in `path`? */
+bool pen_rundir_exists(const char *path);
+/* Makes the directory and a new run in it; with `overwrite` an old run's files
+ * (its own: log, checkpoints, model, stores) are removed first, without it one
+ * that exists is -EEXIST. */
+int pen_rundir_create(const char *path, bool overwrite,
+                      const struct pen_numerics *numerics,
+                      struct pen_rundir *ret_rundir);
+/* Opens and locks a run.  -EBUSY while another process runs it. */
+int pen_rundir_open(const char *path, struct pen_rundir *ret_rundir);
+void pen_rundir_close(struct pen_rundir *rundir);
+/* Writes run.json, whole or not at all. */
+int pen_rundir_save(const struct pen_rundir *rundir);
+
+/* "PATH/name" into ret_path [4096]. */
+void pen_rundir_file(const struct pen_rundir *rundir, const char *name,
+                     char *ret_path);
+
+/* The directories of one store: each drive's directory with a folder of the
+ * run's id and the generation.  Paths are owned by the caller (free each). */
+int pen_rundir_store_dirs(const struct pen_rundir *rundir,
+                          const struct pen_rundir_store *store,
+                          char *ret_dirs[PEN_STORE_DIRS_MAX]);
+/* Adds a store (directories made absolute); the caller saves. */
+int pen_rundir_add_store(struct pen_rundir *rundir, uint32_t generation,
+                         const char *const *dirs, size_t n_dirs);
+const struct pen_rundir_store *
+pen_rundir_find_store(const struct pen_rundir *rundir, uint32_t generation);
+/* Removes a store's files, then its entry, and saves. */
+int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
+                            const struct pen_engine *engine);
+
+/* Steps of the checkpoint-N folders, ascending; at most max. */
+size_t pen_rundir_checkpoints(const struct pen_rundir *rundir,
+                              uint64_t *ret_steps, size_t max);
+void pen_rundir_checkpoint_path(const struct pen_rundir *rundir, uint64_t step,
+                                char *ret_path);
+int pen_rundir_remove_checkpoint(const struct pen_rundir *rundir,
+                                 uint64_t step);
+
+#endif

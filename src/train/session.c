@@ -1,0 +1,225 @@
+/* session.c: from a model directory to a run that can step.
+ *
+ * Order: what the model is, how it is computed, where its bytes go, whether they
+ * fit; only then memory.  Main thread.  Disadvantage: the model's own tables are
+ * made before the check, since the workload's sizes come from them. */
+#include "src/train/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+
+#define TILE_ELEMS_AUTO (16 * PEN_NORM_CHUNK_ELEMS)
+#define TILE_ELEMS_INFERENCE PEN_NORM_CHUNK_ELEMS
+#define IO_DEPTH_AUTO 4
+
+/* Vocabulary rows per block: about as many elements as a decoder layer has, so
+ * that one ring serves both. */
+static size_t choose_head_rows(const struct pen_model_config *c)
+{
+  size_t heads = c->n_heads + 2 * c->n_kv_heads;
+  size_t layer = c->hidden_size * c->head_dim * heads +
+                 c->n_heads * c->head_dim * c->hidden_size +
+                 3 * c->hidden_size * c->intermediate_size;
+  size_t rows = (layer / c->hidden_size + 1023) / 1024 * 1024;
+  return rows < c->vocab_size ? rows : c->vocab_size;
+}
+
+static int open_model(struct pen_session *s,
+                      const struct pen_model_settings *model,
+                      const struct pen_session_shape *shape, size_t max_length)
+{
+  char path[4096];
+  snprintf(path, sizeof path, "%s/config.json", model->dir);
+  int rc = pen_model_config_load(path, &s->config);
+  if (rc == 0)
+    rc = pen_model_config_check_length(&s->config, max_length);
+  if (rc == 0)
+    rc = pen_hfdir_open(model->dir, model->lenient, &s->dir);
+  if (rc < 0)
+    return rc;
+  size_t rows = shape->head_rows ? shape->head_rows
+                                 : choose_head_rows(&s->config);
+  s->elem = model->elem;
+  if (model->any_elem)
+    s->elem = pen_hfdir_dtype(s->dir) == PEN_FILE_F32 ||
+                      pen_hfdir_dtype(s->dir) == PEN_FILE_F64
+                  ? PEN_ELEM_F32
+                  : PEN_ELEM_BF16;
+  return pen_params_open(&s->config, s->dir, rows, model->untie, &s->params);
+}
+
+static int open_compute(struct pen_session *s, const char *gemm,
+                        const struct pen_session_shape *shape)
+{
+  size_t cpus = pen_thread_usable_cpus();
+  size_t threads = s->machine.threads ? s->machine.threads : cpus;
+  size_t updaters = s->machine.update_threads ? s->machine.update_threads
+                                              : threads;
+  struct pen_model_options options = {.elem = s->elem,
+                                      .gemm = gemm,
+                                      .isa = s->isa,
+                                      .max_tokens = shape->max_tokens,
+                                      .max_micros = shape->max_micros,
+                                      .max_logit_rows = shape->max_logit_rows};
+  size_t bytes = 0;
+  int rc = pen_pool_create(threads, "compute", &s->pool);
+  if (rc == 0)
+    rc = pen_pool_create(updaters, "update", &s->update_pool);
+  if (rc == 0)
+    rc = pen_model_host_bytes(s->params, &options, threads, &bytes);
+  if (rc == 0)
+    rc = pen_model_create(s->params, &options, s->pool, s->update_pool,
+                          &s->model);
+  pen_memory_add(&s->memory, "model tables and scratch", PEN_TIER_HOST, bytes);
+  return rc;
+}
+
+static void fill_wish(struct pen_fit_wish *wish, bool inference)
+{
+  wish->inference = inference;
+  if (inference)
+    wish->tile_elems = TILE_ELEMS_INFERENCE;
+  else if (!wish->tile_elems)
+    wish->tile_elems = TILE_ELEMS_AUTO;
+  if (!wish->weight_slots)
+    wish->weight_slots = 3;
+  if (!wish->gradient_slots)
+    wish->gradient_slots = 2;
+  if (!wish->tile_slots)
+    wish->tile_slots = inference ? 1 : 4;
+  if (!wish->activation_slots)
+    wish->activation_slots = 4;
+}
+
+/* What the slots leave of the limits is not theirs. */
+static int place(struct pen_session *s, const struct pen_session_shape *shape)
+{
+  const struct pen_workload *w = pen_model_workload(s->model);
+  uint64_t host = s->machine.host_bytes;
+  const char *name = "--host-memory";
+  if (!host) {
+    host = pen_memory_available();
+    name = "the RAM available now";
+  }
+  struct pen_fit_wish wish = s->machine.wish;
+  fill_wish(&wish, shape->inference);
+  pen_memory_add(&s->memory, "batches and sequence tables", PEN_TIER_HOST,
+                 shape->other_bytes);
+  pen_memory_add(&s->memory, "libraries, program, stacks (allowance)",
+                 PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
+  uint64_t taken = s->memory.total[PEN_TIER_HOST];
+  struct pen_fit_limits limits = {
+      .device_bytes =
+          s->machine.device_bytes ? s->machine.device_bytes : PEN_ALL_BYTES,
+      .host_bytes = host > taken ? host - taken : 0,
+      .has_nvme = s->machine.n_nvme_dirs > 0};
+  int fit = pen_fit(w, &wish, &limits, &s->placement);
+  if (fit < 0 && fit != -PEN_ENOFIT)
+    return fit;
+  int rc = pen_layout_init(&s->layout, w, &s->placement);
+  if (rc == 0 && fit == 0)
+    rc = pen_run_plan(w, &s->layout, &s->plan);
+  if (rc < 0)
+    return rc;
+  pen_memory_add_layout(&s->memory, &s->layout);
+  pen_memory_add(&s->memory, "schedule and its proof", PEN_TIER_HOST,
+                 s->plan.table_bytes);
+  return fit < 0 ? fit : pen_memory_check(&s->memory, host, name);
+}
+
+static int open_engine(struct pen_session *s)
+{
+  s->io_depth = s->machine.io_depth ? s->machine.io_depth : IO_DEPTH_AUTO;
+  if (!s->machine.n_nvme_dirs)
+    return 0;
+  return pen_engine_parse(s->machine.io_engine, &s->engine);
+}
+
+int pen_session_open(struct pen_session *session,
+                     const struct pen_model_settings *model,
+                     const struct pen_machine_settings *machine,
+                     const struct pen_session_shape *shape, size_t max_length)
+{
+  *session = (struct pen_session){.machine = *machine};
+  int rc = pen_isa_choose(machine->isa, &session->isa);
+  if (rc == 0 && machine->require_simd && session->isa == PEN_ISA_SCALAR)
+    rc = pen_error_set(PEN_EUNSUPPORTED,
+                       "--require-simd: this machine runs only the scalar "
+                       "kernels");
+  if (rc == 0)
+    rc = open_engine(session);
+  if (rc == 0)
+    rc = open_model(session, model, shape, max_length);
+  if (rc == 0)
+    rc = open_compute(session, model->gemm, shape);
+  if (rc == 0)
+    rc = place(session, shape);
+  return rc;
+}
+
+int pen_session_start(struct pen_session *session, struct pen_store *store,
+                      struct pen_trace *trace,
+                      const struct pen_run_hooks *hooks)
+{
+  struct pen_run_options options = {
+      .workload = pen_model_workload(session->model),
+      .compute = pen_model_compute(session->model),
+      .layout = &session->layout,
+      .device = session->placement.unified ? &pen_device_host_unified
+                                           : &pen_device_host_discrete,
+      .store = store,
+      .update_pool = session->update_pool,
+      .trace = trace,
+      .isa = session->isa,
+      .io_depth = session->io_depth};
+  if (hooks)
+    options.hooks = *hooks;
+  return pen_run_create(&options, &session->plan, &session->run);
+}
+
+int pen_session_load_tile(struct pen_session *session, uint32_t tile, float *p,
+                          float *m, float *v)
+{
+  const struct pen_tile *t = &session->layout.tiles[tile];
+  memset(m, 0, t->elems * sizeof *m);
+  memset(v, 0, t->elems * sizeof *v);
+  return pen_params_load_elems(session->params, session->dir, t->block,
+                               t->begin, t->elems, p);
+}
+
+static int load_tile(void *ctx, uint32_t tile, float *p, float *m, float *v)
+{
+  return pen_session_load_tile(ctx, tile, p, m, v);
+}
+
+int pen_session_load(struct pen_session *session)
+{
+  return pen_run_load(session->run, load_tile, session);
+}
+
+void pen_session_close(struct pen_session *session)
+{
+  pen_run_free(&session->run);
+  pen_layout_done(&session->layout);
+  pen_model_free(&session->model);
+  pen_pool_free(&session->update_pool);
+  pen_pool_free(&session->pool);
+  pen_params_free(&session->params);
+  pen_hfdir_close(&session->dir);
+}
+
+int pen_session_set_micro(struct pen_session *session, size_t micro,
+                          const struct pen_batch *batch,
+                          enum pen_model_logits logits)
+{
+  struct pen_model_micro view = {.n_tokens = batch->n_tokens,
+                                 .ids = batch->ids,
+                                 .positions = batch->positions,
+                                 .targets = batch->targets,
+                                 .n_docs = batch->n_docs,
+                                 .doc_begin = batch->doc_begin};
+  return pen_model_set_micro(session->model, micro, &view, logits);
+}

@@ -1,0 +1,75 @@
+/* session.h: a model made ready to compute: placed, laid out and loaded.  What
+ * training, evaluation and generation have in common. */
+#ifndef PEN_SRC_TRAIN_SESSION_H
+#define PEN_SRC_TRAIN_SESSION_H
+
+#include "base/pool.h"
+#include "io/hfdir.h"
+#include "io/store.h"
+#include "offload/run.h"
+#include "src/data/batch.h"
+#include "src/model/workload.h"
+#include "src/train/memory.h"
+#include "src/train/numerics.h"
+#include "src/train/settings.h"
+
+/* Sizes the caller decides. */
+struct pen_session_shape {
+  size_t max_tokens;     /* of a micro-batch */
+  size_t max_micros;     /* of a step */
+  size_t max_logit_rows; /* 0: logits are never asked for */
+  size_t head_rows;      /* 0: chosen */
+  size_t other_bytes;    /* RAM the caller takes itself (batches, sequences) */
+  bool inference;
+};
+
+/* Parts in the order they are made; the struct is the caller's to read. */
+struct pen_session {
+  struct pen_machine_settings machine;
+  enum pen_isa isa;
+  enum pen_elem elem;
+  struct pen_model_config config;
+  struct pen_hfdir *dir;
+  struct pen_params *params;
+  struct pen_pool *pool, *update_pool;
+  struct pen_model *model;
+  struct pen_placement placement;
+  struct pen_layout layout;
+  struct pen_run_plan plan;
+  struct pen_memory memory;
+  size_t io_depth;
+  const struct pen_engine *engine; /* NULL: no drives were offered */
+  struct pen_run *run; /* after pen_session_start */
+};
+
+/* Opens the model, chooses the placement, plans all memory and holds it against
+ * the limits: -PEN_ENOFIT (exit 3) if it is too much, with *session's memory
+ * filled for the table.  max_length: for models with a sliding window.  Takes
+ * little memory itself.  After any return pen_session_close is right. */
+int pen_session_open(struct pen_session *session,
+                     const struct pen_model_settings *model,
+                     const struct pen_machine_settings *machine,
+                     const struct pen_session_shape *shape,
+                     size_t max_length);
+
+/* Takes the memory and starts the lanes.  store: where the layout's store tiles
+ * and scratch are; NULL if it has none; borrowed until close. */
+int pen_session_start(struct pen_session *session, struct pen_store *store,
+                      struct pen_trace *trace,
+                      const struct pen_run_hooks *hooks);
+
+/* Loads the model directory's weights as a fresh start: moments zero. */
+int pen_session_load(struct pen_session *session);
+/* The same for one tile: the loader pen_session_load uses. */
+int pen_session_load_tile(struct pen_session *session, uint32_t tile, float *p,
+                          float *m, float *v);
+
+/* Frees everything; the store stays the caller's. */
+void pen_session_close(struct pen_session *session);
+
+/* Sets micro-batch `micro` of the coming step from a filled batch. */
+int pen_session_set_micro(struct pen_session *session, size_t micro,
+                          const struct pen_batch *batch,
+                          enum pen_model_logits logits);
+
+#endif

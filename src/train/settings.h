@@ -1,0 +1,75 @@
+/* settings.h: what a run is asked to do, free of how the question was put. */
+#ifndef PEN_SRC_TRAIN_SETTINGS_H
+#define PEN_SRC_TRAIN_SETTINGS_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/elem.h"
+#include "offload/fit.h"
+#include "src/train/lr.h"
+
+/* Where a run computes and where its bytes live. */
+struct pen_machine_settings {
+  const char *isa;            /* "auto" or a level's name */
+  bool require_simd;
+  size_t threads;             /* 0: as many as there are CPUs */
+  size_t update_threads;      /* 0: the same */
+  uint64_t host_bytes;        /* most RAM to use; 0: what is available */
+  uint64_t device_bytes;      /* discrete only; 0: no limit */
+  uint64_t nvme_bytes;        /* most drive space; 0: what is free */
+  const char *const *nvme_dirs; /* borrowed */
+  size_t n_nvme_dirs;
+  const char *io_engine;      /* name or fault specification */
+  size_t io_depth;            /* 0: auto */
+  struct pen_fit_wish wish;   /* zero tile_elems and slots: auto */
+};
+
+/* A model and how it is computed. */
+struct pen_model_settings {
+  const char *dir;
+  const char *gemm;           /* product library or "auto" */
+  bool any_elem;              /* compute in what the files hold */
+  enum pen_elem elem;         /* else in this */
+  bool lenient, untie;
+};
+
+struct pen_train_settings {
+  struct pen_model_settings model;
+  struct pen_machine_settings machine;
+
+  const char *data, *eval_data; /* token files; eval_data may be NULL */
+  const char *output_dir;
+  bool resume, overwrite, dry_run;
+
+  uint32_t max_length;
+  uint64_t batch_sequences, accumulation;
+  double epochs;
+  uint64_t max_steps;           /* 0: by epochs */
+  uint64_t seed;
+
+  enum pen_lr_shape lr_shape;
+  double lr, min_lr, warmup, decay_steps;
+  double max_grad_norm, weight_decay, beta1, beta2, eps;
+  uint64_t max_skips;           /* in a row, before the run stops */
+
+  uint64_t logging_steps, eval_steps, save_steps; /* 0: never */
+  uint64_t save_total_limit;    /* 0: keep all */
+
+  bool durable;                 /* false: update in place, never commit */
+  uint64_t commit_interval;     /* steps */
+  bool discard_state;           /* after a finished run */
+  const char *trace;            /* timeline file, or NULL */
+  const char *config_text;      /* resolved options, kept in the run; borrowed */
+
+  /* Which numerics were asked for by name, to be held against a run's own. */
+  bool gave_max_length, gave_batch, gave_accumulation, gave_dtype, gave_gemm,
+      gave_seed;
+
+  const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save,
+                                        and return -PEN_ESTOPPED */
+};
+
+#endif

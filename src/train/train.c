@@ -1,0 +1,274 @@
+/* train.c: a training run from its settings to its last file.
+ *
+ * Nothing is written before the plan fits; what the plan lists is then taken at
+ * once.  Main thread.  Disadvantage: token files are opened before the model's
+ * fit is known, which for very many sequences takes their table's memory. */
+#include "src/train/train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "io/files.h"
+#include "kernels/gemm.h"
+#include "src/train/trainer.h"
+
+#define TRACE_EVENTS_PER_LANE 200000
+
+/* Opens the run directory of a resume, and lets its numerics rule. */
+static int open_rundir(struct pen_trainer *t)
+{
+  struct pen_train_settings *s = &t->set;
+  bool exists = pen_rundir_exists(s->output_dir);
+  if (exists && !s->resume && !s->overwrite)
+    return pen_error_set(-EEXIST,
+                         "%s holds a run; continue it with --resume, or start "
+                         "over with --overwrite",
+                         s->output_dir);
+  if (s->resume && !exists)
+    pen_log_info("nothing to resume in %s: starting from the beginning",
+                 s->output_dir);
+  if (!exists || !s->resume)
+    return 0;
+  int rc = pen_rundir_open(s->output_dir, &t->rundir);
+  if (rc == 0)
+    rc = pen_numerics_check(&t->rundir.numerics, s);
+  if (rc < 0)
+    return rc;
+  const struct pen_numerics *n = &t->rundir.numerics;
+  t->resumes = true;
+  t->numerics = *n;
+  s->max_length = n->max_length;
+  s->batch_sequences = n->batch_sequences;
+  s->accumulation = n->accumulation;
+  s->seed = n->seed;
+  s->model.any_elem = false;
+  s->model.elem = n->elem;
+  s->model.gemm = t->numerics.gemm;
+  return 0;
+}
+
+/* Fixes the numerics of a new run, or holds a resumed one's against what this
+ * machine and these data give. */
+static int settle_numerics(struct pen_trainer *t)
+{
+  const struct pen_gemm_library *gemm = pen_model_gemm(t->session.model);
+  struct pen_numerics now = {
+      .version = PEN_NUMERICS_VERSION,
+      .elem = t->session.elem,
+      .max_length = t->set.max_length,
+      .batch_sequences = t->set.batch_sequences,
+      .accumulation = t->set.accumulation,
+      .head_rows = t->session.params->head_rows,
+      .seed = t->set.seed,
+      .data_fingerprint = pen_sequences_fingerprint(t->train.sequences)};
+  snprintf(now.gemm, sizeof now.gemm, "%s", gemm->name);
+  snprintf(now.gemm_variant, sizeof now.gemm_variant, "%s", gemm->variant());
+  if (!t->resumes) {
+    t->numerics = now;
+    return 0;
+  }
+  if (now.data_fingerprint != t->numerics.data_fingerprint)
+    return pen_error_set(PEN_EMISMATCH,
+                         "--data %s is not the data this run was started with",
+                         t->set.data);
+  if (pen_numerics_hash(&now) != pen_numerics_hash(&t->numerics))
+    return pen_error_set(PEN_EMISMATCH,
+                         "this machine's %s is %s, the run was started with %s "
+                         "and would change its numbers here",
+                         gemm->name, gemm->variant(), t->numerics.gemm_variant);
+  return 0;
+}
+
+static int open_session(struct pen_trainer *t)
+{
+  uint64_t n = t->train.order.n_sequences;
+  uint64_t micros = (n + t->train.order.batch_sequences - 1) /
+                    t->train.order.batch_sequences;
+  uint32_t longest = pen_trainer_longest_inputs(t);
+  struct pen_session_shape shape = {
+      .max_tokens = t->train.order.batch_sequences * longest,
+      .max_micros = micros < t->set.accumulation ? micros : t->set.accumulation,
+      .head_rows = t->resumes ? t->numerics.head_rows : 0};
+  shape.other_bytes = pen_batch_bytes(t->train.order.batch_sequences, longest) +
+                      pen_sequences_bytes(t->train.sequences);
+  if (t->eval.sequences)
+    shape.other_bytes += pen_sequences_bytes(t->eval.sequences);
+  int rc = pen_session_open(&t->session, &t->set.model, &t->set.machine, &shape,
+                            t->set.max_length);
+  if (rc < 0) {
+    if (rc == -PEN_ENOFIT)
+      pen_memory_print(&t->session.memory, stderr);
+    return rc;
+  }
+  t->ids = calloc(t->train.order.batch_sequences, sizeof *t->ids);
+  if (!t->ids)
+    return pen_error_set(PEN_ENOFIT, "no memory for a batch");
+  return pen_batch_create(t->train.order.batch_sequences, longest, &t->batch);
+}
+
+static int plan_steps(struct pen_trainer *t)
+{
+  double per_epoch = (double)pen_order_epoch_steps(&t->train.order);
+  t->n_steps = t->set.max_steps
+                   ? t->set.max_steps
+                   : (uint64_t)ceil(t->set.epochs * per_epoch);
+  return pen_lr_init(t->set.lr_shape, t->set.lr, t->set.min_lr, t->n_steps,
+                     t->set.warmup, t->set.decay_steps, &t->lr);
+}
+
+/* Bytes the stores will take, against what was allowed. */
+static int check_drives(struct pen_trainer *t)
+{
+  uint64_t bytes = (uint64_t)pen_trainer_extents(t) *
+                       t->session.layout.tile_bytes +
+                   t->session.layout.tier_bytes[PEN_TIER_NVME];
+  char need[PEN_SIZE_TEXT_BYTES], allowed[PEN_SIZE_TEXT_BYTES];
+  pen_memory_add(&t->session.memory, "optimizer state, copy-on-write",
+                 PEN_TIER_NVME,
+                 (uint64_t)pen_trainer_extents(t) *
+                     t->session.layout.tile_bytes);
+  if (!t->set.machine.nvme_bytes || bytes <= t->set.machine.nvme_bytes)
+    return 0;
+  pen_size_format(bytes, need);
+  pen_size_format(t->set.machine.nvme_bytes, allowed);
+  return pen_error_set(PEN_ENOFIT,
+                       "does not fit: state needs %s under --nvme-path, "
+                       "--nvme-memory allows %s: %" PRIu64 " bytes too few",
+                       need, allowed, bytes - t->set.machine.nvme_bytes);
+}
+
+static void print_start(const struct pen_trainer *t)
+{
+  const struct pen_session *s = &t->session;
+  const struct pen_sequences_counts *counts =
+      pen_sequences_counts(t->train.sequences);
+  const struct pen_placement *p = &s->placement;
+  char text[PEN_SIZE_TEXT_BYTES];
+  pen_log_info("model: %s, %" PRIu64 " parameters in %zu blocks; computing in "
+               "%s with %s (%s), %s kernels, %zu threads",
+               t->set.model.dir, s->params->n_elems, s->params->n_blocks,
+               pen_elem_name(s->elem), pen_model_gemm(s->model)->name,
+               pen_model_gemm(s->model)->variant(), pen_isa_name(s->isa),
+               pen_pool_n_threads(s->pool));
+  pen_log_info("data: %" PRIu64 " sequences, %" PRIu64
+               " tokens and %" PRIu64 " targets an epoch; %" PRIu64
+               " steps of up to %" PRIu64 " x %" PRIu64 " sequences",
+               counts->n_sequences, counts->n_inputs, counts->n_targets,
+               t->n_steps, t->train.order.batch_sequences,
+               t->train.order.accumulation);
+  pen_log_info("placement: %s memory, groups of %zu micro-batches, %zu of %zu "
+               "blocks recompute, %zu of %zu tiles of state on drives",
+               p->unified ? "one" : "discrete",
+               s->layout.placement.group_size,
+               s->layout.placement.recompute_blocks,
+               s->params->body_end - s->params->body_begin,
+               s->layout.n_store_tiles, s->layout.n_tiles);
+  if (s->engine) {
+    pen_size_format(s->plan.nvme_written_bytes, text);
+    pen_log_info("drives: %s written per step%s", text,
+                 t->set.durable ? "" : "; --durability none: a crash loses the "
+                                       "run back to its last clean stop");
+  }
+  pen_memory_print(&s->memory, stderr);
+}
+
+/* The run directory, written only now that everything fits. */
+static int make_rundir(struct pen_trainer *t)
+{
+  char path[4096];
+  int rc = 0;
+  if (!t->resumes)
+    rc = pen_rundir_create(t->set.output_dir, t->set.overwrite, &t->numerics,
+                           &t->rundir);
+  if (rc == 0 && t->set.config_text) {
+    pen_rundir_file(&t->rundir, "config.yaml", path);
+    rc = pen_files_write_whole(path, t->set.config_text,
+                               strlen(t->set.config_text));
+  }
+  if (rc == 0 && t->set.trace)
+    rc = pen_trace_create(PEN_LANES, TRACE_EVENTS_PER_LANE, &t->trace);
+  for (int lane = 0; rc == 0 && t->trace && lane < PEN_LANES; lane++)
+    pen_trace_name_lane(t->trace, (size_t)lane, pen_lane_name(lane));
+  return rc;
+}
+
+static int run(struct pen_trainer *t)
+{
+  char path[4096];
+  int rc = pen_trainer_attach(t);
+  if (rc == 0 && pen_run_io_note(t->session.run))
+    pen_log_info("I/O: %s", pen_run_io_note(t->session.run));
+  pen_rundir_file(&t->rundir, "log.jsonl", path);
+  if (rc == 0)
+    rc = pen_runlog_open(path, t->cursor.step, &t->log);
+  if (rc == 0)
+    rc = pen_trainer_loop(t);
+  if (t->trace && (rc == 0 || rc == -PEN_ESTOPPED)) {
+    struct pen_error kept;
+    pen_error_take(&kept);
+    int saved = pen_trace_save(t->trace, t->set.trace);
+    rc = kept.code ? pen_error_put(&kept) : saved;
+  }
+  return rc;
+}
+
+static void close_all(struct pen_trainer *t)
+{
+  pen_checkpoint_abandon(&t->saving);
+  pen_runlog_close(&t->log);
+  pen_session_close(&t->session);
+  pen_store_close(&t->store);
+  pen_engine_release(&t->session.engine);
+  pen_trace_free(&t->trace);
+  pen_trainer_close_data(t);
+  free(t->places);
+  pen_rundir_close(&t->rundir);
+}
+
+/* A finished run's state, if it is not wanted. */
+static int discard_state(struct pen_trainer *t)
+{
+  int rc = 0;
+  pen_run_free(&t->session.run);
+  pen_store_close(&t->store);
+  while (rc == 0 && t->rundir.n_stores)
+    rc = pen_rundir_remove_store(&t->rundir, t->rundir.stores[0].generation,
+                                 t->session.engine);
+  return rc;
+}
+
+int pen_train(const struct pen_train_settings *settings)
+{
+  struct pen_trainer t = {.set = *settings, .rundir = {.lock_fd = -1}};
+  int rc = open_rundir(&t);
+  if (rc == 0)
+    rc = pen_trainer_open_data(&t);
+  if (rc == 0)
+    rc = plan_steps(&t);
+  if (rc == 0)
+    rc = open_session(&t);
+  if (rc == 0)
+    rc = settle_numerics(&t);
+  if (rc == 0)
+    rc = check_drives(&t);
+  if (rc == 0)
+    print_start(&t);
+  if (rc == 0 && !settings->dry_run)
+    rc = make_rundir(&t);
+  if (rc == 0 && !settings->dry_run)
+    rc = run(&t);
+  if (rc == 0 && !settings->dry_run && settings->discard_state)
+    rc = discard_state(&t);
+  if (rc == 0 && !settings->dry_run)
+    pen_log_info("finished after %" PRIu64 " steps; the model is in %s/model",
+                 t.cursor.step, settings->output_dir);
+  close_all(&t);
+  return rc;
+}

@@ -1,0 +1,83 @@
+/* trainer.h: what the files of the training loop share.  For src/train only. */
+#ifndef PEN_SRC_TRAIN_TRAINER_H
+#define PEN_SRC_TRAIN_TRAINER_H
+
+#include "src/data/order.h"
+#include "src/train/checkpoint.h"
+#include "src/train/progress.h"
+#include "src/train/rundir.h"
+#include "src/train/runlog.h"
+#include "src/train/session.h"
+
+/* One file of sequences and the order in which they are read. */
+struct pen_trainer_data {
+  struct pen_tokens *tokens;
+  struct pen_sequences *sequences;
+  struct pen_order order;
+};
+
+struct pen_trainer {
+  struct pen_train_settings set; /* a resumed run's numerics filled in */
+  struct pen_numerics numerics;
+  struct pen_trainer_data train, eval;
+  struct pen_session session;
+  struct pen_rundir rundir;
+  bool resumes;
+  struct pen_batch *batch;
+  uint64_t *ids; /* [batch_sequences] */
+  struct pen_lr lr;
+  uint64_t n_steps;
+
+  struct pen_store *store; /* NULL: nothing on drives */
+  uint32_t generation;     /* of that store */
+  struct pen_store_place *places; /* [n_store_tiles], while saving */
+  bool whole_in_store;     /* every tile is there: each step can commit */
+
+  struct pen_cursor cursor; /* after the newest step, applied or pending */
+  struct pen_run_update update; /* what waits for the next run_step */
+  struct pen_checkpoint *saving;
+  struct pen_runlog *log;
+  struct pen_progress progress;
+  struct pen_trace *trace;
+  struct pen_run_result result;
+  uint64_t step_targets, step_inputs;
+  double step_loss, step_norm, step_lr;
+  bool step_skipped;
+};
+
+/* trainer_data.c: opens the data, and reads steps of it into the model. */
+int pen_trainer_open_data(struct pen_trainer *t);
+void pen_trainer_close_data(struct pen_trainer *t);
+/* Longest sequence's inputs, over training and evaluation data. */
+uint32_t pen_trainer_longest_inputs(const struct pen_trainer *t);
+/* Sets every micro-batch of one step; counts its tokens. */
+int pen_trainer_fill(struct pen_trainer *t, const struct pen_trainer_data *data,
+                     uint64_t step, struct pen_order_step *ret_step,
+                     uint64_t *ret_inputs, uint64_t *ret_targets);
+
+/* trainer_state.c: brings the run to the newest committed state, or to its
+ * start, and leaves `store`, `cursor` and a started, loaded session. */
+int pen_trainer_attach(struct pen_trainer *t);
+
+/* trainer_save.c */
+/* Applies what is pending, then writes checkpoint-STEP, and removes the oldest
+ * beyond --save-total-limit. */
+int pen_trainer_checkpoint(struct pen_trainer *t);
+/* Applies what is pending and writes OUTPUT_DIR/model. */
+int pen_trainer_export(struct pen_trainer *t);
+/* Applies what is pending, committing if the store is whole. */
+int pen_trainer_drain(struct pen_trainer *t);
+/* Removes stores that neither the run nor a checkpoint needs. */
+int pen_trainer_collect_stores(struct pen_trainer *t);
+/* The state of checkpoint-STEP. */
+int pen_trainer_open_checkpoint(const struct pen_trainer *t, uint64_t step,
+                                struct pen_saved **ret_saved);
+/* Pins what checkpoints hold of the run's store. */
+int pen_trainer_pin_checkpoints(struct pen_trainer *t);
+/* Extents the store needs for --save-total-limit checkpoints. */
+size_t pen_trainer_extents(const struct pen_trainer *t);
+
+/* trainer_loop.c */
+int pen_trainer_loop(struct pen_trainer *t);
+
+#endif

@@ -1,0 +1,356 @@
+/* trainer_state.c: finds the newest committed state of a run and goes on from
+ * it, in the store it lies in or by moving it to where this start wants it.
+ *
+ * Sources are the run's stores that hold every tile, and its checkpoints.  A
+ * move ends with a commit, or a checkpoint, of the same step in the new place;
+ * only then may the old place go.  Main thread, at start.  Disadvantage: a move
+ * between two stores needs room for both. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "src/train/trainer.h"
+
+/* What a run can go on from. */
+struct source {
+  struct pen_saved *saved;      /* NULL: nothing was committed */
+  bool is_checkpoint;
+  size_t store;                 /* index among opened; SIZE_MAX: needs none */
+};
+
+/* The run's stores, opened; NULL where one is not there. */
+struct opened {
+  struct pen_store *stores[PEN_RUNDIR_STORES_MAX];
+};
+
+static const struct pen_engine *engine_of(const struct pen_trainer *t)
+{
+  return t->session.engine ? t->session.engine : pen_engine_find("threads");
+}
+
+static void free_dirs(char *dirs[PEN_STORE_DIRS_MAX])
+{
+  for (size_t d = 0; d < PEN_STORE_DIRS_MAX; d++)
+    free(dirs[d]);
+}
+
+static int open_store(struct pen_trainer *t, size_t number,
+                      struct pen_store **ret_store)
+{
+  const struct pen_rundir_store *entry = &t->rundir.stores[number];
+  char *dirs[PEN_STORE_DIRS_MAX] = {0};
+  struct pen_store_options o = {.dirs = (const char *const *)dirs,
+                                .n_dirs = entry->n_dirs,
+                                .engine = engine_of(t)};
+  memcpy(o.run_id, t->rundir.run_id, sizeof o.run_id);
+  int rc = pen_rundir_store_dirs(&t->rundir, entry, dirs);
+  if (rc == 0)
+    rc = pen_store_open(&o, ret_store);
+  free_dirs(dirs);
+  return rc;
+}
+
+static int open_stores(struct pen_trainer *t, struct opened *opened)
+{
+  for (size_t i = 0; i < t->rundir.n_stores; i++) {
+    int rc = open_store(t, i, &opened->stores[i]);
+    if (rc == -EBUSY)
+      return rc;
+    if (rc < 0) {
+      if (rc != -ENOENT)
+        pen_log_warn("store %u is not used: %s",
+                     t->rundir.stores[i].generation, pen_error_text());
+      pen_error_clear();
+    }
+  }
+  return 0;
+}
+
+/* The newest commit of a store that holds the whole state. */
+static void look_in_stores(struct pen_trainer *t, const struct opened *opened,
+                           struct source *best)
+{
+  for (size_t i = 0; i < t->rundir.n_stores; i++) {
+    struct pen_store_commit_info info = {0};
+    struct pen_cursor cursor;
+    struct pen_saved *saved = NULL;
+    if (!opened->stores[i])
+      continue;
+    pen_store_committed(opened->stores[i], &info);
+    if (!info.committed ||
+        pen_cursor_read(info.meta, info.meta_bytes, &cursor) < 0 ||
+        !cursor.whole ||
+        (best->saved && pen_saved_cursor(best->saved)->step > cursor.step) ||
+        pen_saved_from_store(pen_model_workload(t->session.model),
+                             opened->stores[i], &saved) < 0) {
+      pen_error_clear();
+      continue;
+    }
+    pen_saved_close(&best->saved);
+    *best = (struct source){saved, false, i};
+  }
+}
+
+static size_t store_number(const struct pen_trainer *t,
+                           const struct opened *opened, uint32_t generation)
+{
+  for (size_t i = 0; i < t->rundir.n_stores; i++)
+    if (t->rundir.stores[i].generation == generation && opened->stores[i])
+      return i;
+  return SIZE_MAX;
+}
+
+/* A checkpoint newer than what the stores have. */
+static void look_in_checkpoints(struct pen_trainer *t,
+                                const struct opened *opened,
+                                struct source *best)
+{
+  uint64_t steps[1024];
+  size_t n = pen_rundir_checkpoints(&t->rundir, steps, 1024), n_places;
+  while (n-- > 0) {
+    struct pen_saved *saved = NULL;
+    if (best->saved && pen_saved_cursor(best->saved)->step >= steps[n])
+      return;
+    if (pen_trainer_open_checkpoint(t, steps[n], &saved) < 0) {
+      pen_log_warn("checkpoint-%llu is not used: %s",
+                   (unsigned long long)steps[n], pen_error_text());
+      pen_error_clear();
+      continue;
+    }
+    size_t store = SIZE_MAX;
+    if (pen_saved_places(saved, &n_places)) {
+      store = store_number(t, opened, pen_saved_generation(saved));
+      if (store == SIZE_MAX) {
+        pen_log_warn("checkpoint-%llu is not used: its store is gone",
+                     (unsigned long long)steps[n]);
+        pen_saved_close(&saved);
+        continue;
+      }
+    }
+    pen_saved_close(&best->saved);
+    *best = (struct source){saved, true, store};
+    return;
+  }
+}
+
+static bool needs_store(const struct pen_trainer *t)
+{
+  return t->session.layout.n_store_tiles > 0 ||
+         t->session.layout.tier_bytes[PEN_TIER_NVME] > 0;
+}
+
+static int create_store(struct pen_trainer *t, uint32_t generation)
+{
+  const struct pen_layout *l = &t->session.layout;
+  char *dirs[PEN_STORE_DIRS_MAX] = {0};
+  struct pen_store_options o = {
+      .dirs = (const char *const *)dirs,
+      .n_dirs = t->set.machine.n_nvme_dirs,
+      .engine = t->session.engine,
+      .tile_bytes = l->tile_bytes,
+      .n_tiles = l->n_store_tiles,
+      .n_extents = pen_trainer_extents(t),
+      .scratch_bytes = l->tier_bytes[PEN_TIER_NVME],
+      .in_place = !t->set.durable};
+  memcpy(o.run_id, t->rundir.run_id, sizeof o.run_id);
+  int rc = pen_rundir_add_store(&t->rundir, generation, t->set.machine.nvme_dirs,
+                                t->set.machine.n_nvme_dirs);
+  if (rc == 0)
+    rc = pen_rundir_save(&t->rundir);
+  if (rc == 0)
+    rc = pen_rundir_store_dirs(
+        &t->rundir, pen_rundir_find_store(&t->rundir, generation), dirs);
+  if (rc == 0)
+    rc = pen_store_create(&o, true, &t->store);
+  t->generation = generation;
+  free_dirs(dirs);
+  return rc;
+}
+
+/* Loaders for pen_run_load. */
+struct loader {
+  struct pen_trainer *t;
+  struct pen_saved *saved;
+  bool in_place;
+};
+
+static int load_saved(void *ctx, uint32_t number, float *p, float *m, float *v)
+{
+  struct loader *loader = ctx;
+  const struct pen_tile *tile = &loader->t->session.layout.tiles[number];
+  int rc = pen_saved_read(loader->saved, tile->block, tile->begin, tile->elems,
+                          p, m, v);
+  if (rc < 0)
+    return rc;
+  return loader->in_place && tile->store_tile != UINT32_MAX ? PEN_RUN_IN_STORE
+                                                            : 0;
+}
+
+static int load_model(void *ctx, uint32_t number, float *p, float *m, float *v)
+{
+  struct loader *loader = ctx;
+  return pen_session_load_tile(&loader->t->session, number, p, m, v);
+}
+
+static int start_session(struct pen_trainer *t)
+{
+  struct pen_run_hooks hooks = {&t->saving, pen_checkpoint_save_tile,
+                                pen_checkpoint_save_block};
+  size_t n = t->session.layout.n_store_tiles;
+  t->places = calloc(n ? n : 1, sizeof *t->places);
+  if (!t->places)
+    return pen_error_set(PEN_ENOFIT, "no memory for %zu tiles' places", n);
+  return pen_session_start(&t->session, t->store, t->trace, &hooks);
+}
+
+/* The first commit of state that was just put in a new store. */
+static int first_commit(struct pen_trainer *t)
+{
+  t->cursor.tile_elems = t->session.placement.tile_elems;
+  t->cursor.whole = t->whole_in_store;
+  if (!t->whole_in_store || !t->set.durable)
+    return 0;
+  return pen_store_commit(t->store, t->cursor.step, &t->cursor,
+                          sizeof t->cursor);
+}
+
+static int start_fresh(struct pen_trainer *t)
+{
+  uint32_t generation =
+      t->rundir.n_stores
+          ? t->rundir.stores[t->rundir.n_stores - 1].generation + 1
+          : 0;
+  struct loader loader = {.t = t};
+  int rc = needs_store(t) ? create_store(t, generation) : 0;
+  if (rc == 0)
+    rc = start_session(t);
+  if (rc == 0)
+    rc = pen_run_load(t->session.run, load_model, &loader);
+  return rc < 0 ? rc : first_commit(t);
+}
+
+/* Can the run go on in the very store the state lies in? */
+static bool fits_in_place(struct pen_trainer *t, const struct source *source,
+                          const struct pen_store *store)
+{
+  const struct pen_layout *l = &t->session.layout;
+  const struct pen_rundir_store *entry = &t->rundir.stores[source->store];
+  if (!pen_saved_matches(source->saved, l) ||
+      entry->n_dirs != t->set.machine.n_nvme_dirs ||
+      pen_store_tile_bytes(store) != l->tile_bytes ||
+      pen_store_scratch_bytes(store) != l->tier_bytes[PEN_TIER_NVME] ||
+      pen_store_n_extents(store) < pen_trainer_extents(t) ||
+      (!t->set.durable && pen_store_n_extents(store) != l->n_store_tiles))
+    return false;
+  for (size_t d = 0; d < entry->n_dirs; d++) {
+    char *asked = realpath(t->set.machine.nvme_dirs[d], NULL);
+    char *there = realpath(entry->dirs[d], NULL);
+    bool same = asked && there && strcmp(asked, there) == 0;
+    free(asked);
+    free(there);
+    if (!same)
+      return false;
+  }
+  return true;
+}
+
+/* A checkpoint older than its store's newest commit: take the store back. */
+static int rewind_store(struct source *source, struct pen_store *store)
+{
+  size_t n;
+  const struct pen_store_place *places = pen_saved_places(source->saved, &n);
+  if (!source->is_checkpoint || !places)
+    return 0;
+  int rc = pen_store_rewind(store, places, n);
+  return rc < 0 ? rc : pen_saved_use_store(source->saved, store);
+}
+
+static int move_state(struct pen_trainer *t, struct source *source)
+{
+  uint32_t newest = 0;
+  for (size_t i = 0; i < t->rundir.n_stores; i++)
+    newest = t->rundir.stores[i].generation + 1;
+  struct loader loader = {t, source->saved, false};
+  int rc = needs_store(t) ? create_store(t, newest) : 0;
+  if (rc == 0)
+    rc = start_session(t);
+  if (rc == 0)
+    rc = pen_run_load(t->session.run, load_saved, &loader);
+  if (rc == 0)
+    rc = first_commit(t);
+  if (rc == 0 && !t->whole_in_store && !source->is_checkpoint)
+    rc = pen_trainer_checkpoint(t);
+  return rc;
+}
+
+static int stay_in_place(struct pen_trainer *t, struct source *source,
+                         struct opened *opened)
+{
+  struct loader loader = {t, source->saved, true};
+  t->store = opened->stores[source->store];
+  opened->stores[source->store] = NULL;
+  t->generation = t->rundir.stores[source->store].generation;
+  int rc = start_session(t);
+  if (rc == 0)
+    rc = pen_trainer_pin_checkpoints(t);
+  if (rc == 0)
+    rc = pen_run_load(t->session.run, load_saved, &loader);
+  return rc;
+}
+
+static int resume_from(struct pen_trainer *t, struct source *source,
+                       struct opened *opened)
+{
+  struct pen_store *store =
+      source->store == SIZE_MAX ? NULL : opened->stores[source->store];
+  t->cursor = *pen_saved_cursor(source->saved);
+  if (t->cursor.numerics_hash != pen_numerics_hash(&t->numerics))
+    return pen_error_set(PEN_EMISMATCH,
+                         "the state of %s was computed with other numerics "
+                         "than run.json says; one of the two is not this run's",
+                         t->rundir.path);
+  int rc = store ? rewind_store(source, store) : 0;
+  if (rc < 0)
+    return rc;
+  pen_log_info("resuming after step %llu, from %s",
+               (unsigned long long)t->cursor.step,
+               source->is_checkpoint ? "a checkpoint" : "the store's commit");
+  if (store && fits_in_place(t, source, store))
+    return stay_in_place(t, source, opened);
+  return move_state(t, source);
+}
+
+int pen_trainer_attach(struct pen_trainer *t)
+{
+  struct opened opened = {0};
+  struct source source = {.store = SIZE_MAX};
+  t->whole_in_store = t->session.layout.n_store_tiles > 0 &&
+                      t->session.layout.n_store_tiles ==
+                          t->session.layout.n_tiles;
+  t->cursor = (struct pen_cursor){
+      .magic = PEN_CURSOR_MAGIC,
+      .version = PEN_CURSOR_VERSION,
+      .numerics_hash = pen_numerics_hash(&t->numerics),
+      .tile_elems = t->session.placement.tile_elems,
+      .whole = t->whole_in_store};
+  if (!t->resumes)
+    return start_fresh(t);
+  int rc = open_stores(t, &opened);
+  if (rc == 0) {
+    look_in_stores(t, &opened, &source);
+    look_in_checkpoints(t, &opened, &source);
+    if (source.saved) {
+      rc = resume_from(t, &source, &opened);
+    } else {
+      pen_log_info("nothing was committed in %s: starting from the beginning",
+                   t->rundir.path);
+      rc = start_fresh(t);
+    }
+  }
+  pen_saved_close(&source.saved);
+  for (size_t i = 0; i < PEN_RUNDIR_STORES_MAX; i++)
+    pen_store_close(&opened.stores[i]);
+  return rc < 0 ? rc : pen_trainer_collect_stores(t);
+}
