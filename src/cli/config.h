@@ -55,6 +55,8 @@ enum pen_config_output_format {
  * default and meaning.  Strings are NULL where not given and, like lists,
  * belong to the struct pen_options that fills it. */
 struct pen_config {
+  const struct pen_options *options; /* that filled it: who set what */
+
   /* general */
   char *config_file;
   bool help, dump_config;

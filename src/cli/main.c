@@ -11,6 +11,8 @@
 #include "src/cli/verb.h"
 
 static const struct pen_verb verbs[] = {
+  { "train", PEN_VERB_TRAIN, "fine-tune or pretrain; --resume goes on from the "
+    "newest committed state", "config", pen_verb_train },
   { "init", PEN_VERB_INIT, "make a new model with random weights from a "
     "config.json", "model-config", pen_verb_init },
   { "inspect", PEN_VERB_INSPECT, "look into a model, a config, a safetensors or "

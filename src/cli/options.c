@@ -276,6 +276,7 @@ int pen_options_init(struct pen_options *options, struct pen_config *config,
     return r;
   options->verb = verb;
   options->verb_name = verb_name;
+  config->options = options;
   return 0;
 }
 

@@ -28,6 +28,11 @@ static void catch_signals(void)
   sigaction(SIGTERM, &action, NULL);
 }
 
+static bool was_given(const struct pen_config *c, const char *name)
+{
+  return pen_option_source(c->options, name) != PEN_OPTION_DEFAULT;
+}
+
 static void fill(const struct pen_config *c, struct pen_train_settings *s)
 {
   pen_settings_model(c, &s->model);
@@ -61,6 +66,12 @@ static void fill(const struct pen_config *c, struct pen_train_settings *s)
   s->commit_interval = c->commit_interval;
   s->discard_state = c->state_after_run == PEN_CONFIG_STATE_DISCARD;
   s->trace = c->trace;
+  s->gave_max_length = was_given(c, "max-length") && c->max_length;
+  s->gave_batch = was_given(c, "per-device-train-batch-size");
+  s->gave_accumulation = was_given(c, "gradient-accumulation-steps");
+  s->gave_dtype = was_given(c, "dtype");
+  s->gave_gemm = was_given(c, "gemm");
+  s->gave_seed = was_given(c, "seed");
   s->stop = &stop_asked;
 }
 

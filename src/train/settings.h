@@ -44,7 +44,7 @@ struct pen_train_settings {
   const char *output_dir;
   bool resume, overwrite, dry_run;
 
-  uint32_t max_length;
+  uint32_t max_length; /* 0: 1,024, or what the model can at most */
   uint64_t batch_sequences, accumulation;
   double epochs;
   uint64_t max_steps;           /* 0: by epochs */

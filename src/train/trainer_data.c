@@ -9,12 +9,14 @@
 #include "base/log.h"
 #include "src/train/trainer.h"
 
-static int open_one(const struct pen_trainer *t, const char *path,
+#define MAX_LENGTH_AUTO 1024 /* as TRL's SFTTrainer */
+
+static int open_one(struct pen_trainer *t, const char *path,
                     struct pen_trainer_data *data)
 {
   uint8_t hash[PEN_SHA256_BYTES];
   bool has_hash = false;
-  struct pen_model_config config;
+  struct pen_model_config config = {0};
   char file[4096], note[256];
   snprintf(file, sizeof file, "%s/config.json", t->set.model.dir);
   int rc = pen_model_config_load(file, &config);
@@ -23,6 +25,10 @@ static int open_one(const struct pen_trainer *t, const char *path,
   struct pen_tokens_options options = {
       .vocab_size = (uint32_t)config.vocab_size,
       .tokenizer_sha256 = has_hash ? hash : NULL};
+  if (rc == 0 && t->set.max_length == 0)
+    t->set.max_length = config.max_positions < MAX_LENGTH_AUTO
+                            ? (uint32_t)config.max_positions
+                            : MAX_LENGTH_AUTO;
   struct pen_sequences_options cut = {.max_length = t->set.max_length};
   if (rc == 0)
     rc = pen_tokens_open(path, &options, &data->tokens);

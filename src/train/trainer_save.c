@@ -93,7 +93,7 @@ int pen_trainer_checkpoint(struct pen_trainer *t)
   /* In place nothing pins: such a checkpoint holds weights only. */
   bool with_state = !in_store || t->set.durable;
   pen_rundir_checkpoint_path(&t->rundir, t->cursor.step, path);
-  int rc = pen_runlog_sync(t->log);
+  int rc = t->log ? pen_runlog_sync(t->log) : 0; /* none yet while moving */
   if (rc == 0)
     rc = pen_checkpoint_begin(&t->session, path,
                               with_state ? &t->cursor : NULL,
