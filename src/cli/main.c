@@ -13,6 +13,10 @@
 static const struct pen_verb verbs[] = {
   { "train", PEN_VERB_TRAIN, "fine-tune or pretrain; --resume goes on from the "
     "newest committed state", "config", pen_verb_train },
+  { "eval", PEN_VERB_EVAL, "loss and perplexity of a model on data", NULL,
+    pen_verb_eval },
+  { "generate", PEN_VERB_GENERATE, "text from a model", NULL,
+    pen_verb_generate },
   { "init", PEN_VERB_INIT, "make a new model with random weights from a "
     "config.json", "model-config", pen_verb_init },
   { "inspect", PEN_VERB_INSPECT, "look into a model, a config, a safetensors or "

@@ -184,7 +184,7 @@ static const struct pen_option table[] = {
   { "max-steps", "steps,train-iters,total-num-steps", 0, U64(max_steps), "auto", max_steps_words, 1, 0x1p53,
     T, 0, TRAINING, NULL, "optimizer steps; auto: by epochs" },
   { "per-device-train-batch-size", "batch-size,micro-batch-size,train-micro-batch-size-per-gpu", 'b', U64(per_device_train_batch_size), "8", NULL, 1, 0x1p31,
-    T, 0, TRAINING, NULL, "sequences in a micro-batch" },
+    T | E, 0, TRAINING, NULL, "sequences in a micro-batch" },
   { "gradient-accumulation-steps", "grad-accum", 0, U64(gradient_accumulation_steps), "1", NULL, 1, 0x1p31,
     T, 0, TRAINING, NULL, "micro-batches in an optimizer step" },
   { "max-grad-norm", "grad-clip,clip-grad,gradient-clipping", 0, DOUBLE(max_grad_norm), "1", NULL, 0, 1e30,

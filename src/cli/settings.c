@@ -171,3 +171,11 @@ int pen_settings_tokens(const char *data, const char *model_dir,
   *ret_path = strdup(path);
   return *ret_path ? 0 : pen_error_set(PEN_ENOFIT, "no memory for a path");
 }
+
+void pen_settings_drop_cache(const char *cache_dir)
+{
+  struct pen_error kept;
+  pen_error_take(&kept);
+  pen_files_remove_flat_dir(cache_dir);
+  pen_error_put(&kept);
+}

@@ -22,5 +22,7 @@ int pen_settings_model_dir(const char *model, char **ret_dir);
  * cache_dir first.  Caller frees. */
 int pen_settings_tokens(const char *data, const char *model_dir,
                         const char *cache_dir, char **ret_path);
+/* Removes a cache directory and the token files in it. */
+void pen_settings_drop_cache(const char *cache_dir);
 
 #endif

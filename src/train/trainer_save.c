@@ -109,7 +109,8 @@ int pen_trainer_checkpoint(struct pen_trainer *t)
   }
   rc = pen_checkpoint_finish(&t->saving,
                              in_store && with_state ? t->places : NULL);
-  return rc < 0 ? rc : prune(t);
+  /* While state is being moved the old stores are still open. */
+  return rc < 0 || !t->log ? rc : prune(t);
 }
 
 int pen_trainer_export(struct pen_trainer *t)

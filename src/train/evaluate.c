@@ -1,0 +1,190 @@
+/* evaluate.c: forward steps over all sequences, in file order.
+ *
+ * Main thread.  Disadvantage: weights must fit in RAM; streaming them from a
+ * drive is only wired for training yet. */
+#include "src/train/evaluate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "io/safetensors_write.h"
+#include "src/data/order.h"
+#include "src/train/session.h"
+
+#define MAX_LENGTH_AUTO 1024
+
+struct evaluation {
+  const struct pen_evaluate_settings *set;
+  struct pen_tokens *tokens;
+  struct pen_sequences *sequences;
+  struct pen_order order;
+  struct pen_batch *batch;
+  uint64_t *ids;
+  struct pen_session session;
+  struct pen_run_result result;
+  struct pen_safetensors_writer *dump;
+};
+
+static int open_data(struct evaluation *e)
+{
+  const struct pen_evaluate_settings *s = e->set;
+  uint8_t hash[PEN_SHA256_BYTES];
+  bool has_hash = false;
+  struct pen_model_config config = {0};
+  char file[4096], note[256];
+  snprintf(file, sizeof file, "%s/config.json", s->model.dir);
+  int rc = pen_model_config_load(file, &config);
+  if (rc == 0)
+    rc = pen_tokens_hash_tokenizer(s->model.dir, hash, &has_hash);
+  if (rc < 0)
+    return rc;
+  size_t most = config.max_positions;
+  struct pen_sequences_options cut = {
+      .max_length = s->max_length            ? s->max_length
+                    : most < MAX_LENGTH_AUTO ? (uint32_t)most
+                                             : MAX_LENGTH_AUTO};
+  struct pen_tokens_options options = {
+      .vocab_size = (uint32_t)config.vocab_size,
+      .tokenizer_sha256 = has_hash ? hash : NULL};
+  rc = pen_tokens_open(s->data, &options, &e->tokens);
+  if (rc == 0)
+    rc = pen_sequences_create(e->tokens, &cut, &e->sequences);
+  if (rc < 0)
+    return rc;
+  if (pen_sequences_note(e->sequences, note, sizeof note))
+    pen_log_warn("%s: %s", s->data, note);
+  e->order = (struct pen_order){
+      .n_sequences = pen_sequences_counts(e->sequences)->n_sequences,
+      .batch_sequences = s->batch_sequences,
+      .accumulation = 1};
+  if (e->order.batch_sequences > e->order.n_sequences)
+    e->order.batch_sequences = e->order.n_sequences;
+  return pen_order_check(&e->order);
+}
+
+static int open_session(struct evaluation *e)
+{
+  uint32_t longest = pen_sequences_longest_inputs(e->sequences);
+  size_t batch = e->order.batch_sequences;
+  struct pen_session_shape shape = {
+      .max_tokens = batch * longest,
+      .max_micros = 1,
+      .max_logit_rows = e->set->dump_logits ? batch * longest : 0,
+      .other_bytes = pen_batch_bytes(batch, longest) +
+                     pen_sequences_bytes(e->sequences),
+      .inference = true};
+  int rc = pen_session_open(&e->session, &e->set->model, &e->set->machine,
+                            &shape, longest);
+  if (rc < 0)
+    return rc;
+  e->ids = calloc(batch, sizeof *e->ids);
+  if (!e->ids)
+    return pen_error_set(PEN_ENOFIT, "no memory for a batch");
+  rc = pen_batch_create(batch, longest, &e->batch);
+  if (rc == 0)
+    rc = pen_session_start(&e->session, NULL, NULL, NULL);
+  return rc < 0 ? rc : pen_session_load(&e->session);
+}
+
+static int step(struct evaluation *e, enum pen_step_kind kind)
+{
+  struct pen_run_update none = {.apply = false};
+  struct pen_shape shape = {.kind = kind,
+                            .n_micros = 1,
+                            .n_tokens = (double)e->batch->n_tokens};
+  int rc = pen_session_set_micro(&e->session, 0, e->batch,
+                                 kind == PEN_STEP_LOGITS ? PEN_LOGITS_ALL
+                                                         : PEN_LOGITS_NONE);
+  if (rc == 0)
+    rc = pen_run_step(e->session.run, &shape, &none, &e->result);
+  return rc;
+}
+
+enum { DUMP_IDS, DUMP_DOC_BEGIN, DUMP_LOGITS, DUMP_TENSORS };
+
+static int begin_dump(struct evaluation *e)
+{
+  const struct pen_sequences_counts *c = pen_sequences_counts(e->sequences);
+  uint64_t tokens[] = {c->n_inputs}, docs[] = {c->n_sequences + 1};
+  uint64_t logits[] = {c->n_inputs, e->session.config.vocab_size};
+  struct pen_safetensors_spec specs[DUMP_TENSORS] = {
+      [DUMP_IDS] = {"ids", PEN_FILE_I32, 1, tokens},
+      [DUMP_DOC_BEGIN] = {"doc_begin", PEN_FILE_I32, 1, docs},
+      [DUMP_LOGITS] = {"logits", PEN_FILE_F32, 2, logits}};
+  return pen_safetensors_create(e->set->dump_logits, specs, DUMP_TENSORS,
+                                &e->dump);
+}
+
+/* One batch's part of the three tensors. */
+static int dump_batch(struct evaluation *e, uint64_t token, uint64_t doc)
+{
+  const struct pen_batch *b = e->batch;
+  uint64_t vocab = e->session.config.vocab_size;
+  int rc = step(e, PEN_STEP_LOGITS);
+  if (rc == 0)
+    rc = pen_safetensors_write(e->dump, DUMP_LOGITS,
+                               token * vocab * sizeof(float),
+                               pen_run_logits(e->session.run),
+                               b->n_tokens * vocab * sizeof(float));
+  if (rc == 0)
+    rc = pen_safetensors_write(e->dump, DUMP_IDS, token * sizeof *b->ids,
+                               b->ids, b->n_tokens * sizeof *b->ids);
+  for (size_t d = 0; rc == 0 && d < b->n_docs; d++) {
+    int32_t end = (int32_t)(token + b->doc_begin[d + 1]);
+    rc = pen_safetensors_write(e->dump, DUMP_DOC_BEGIN,
+                               (doc + d + 1) * sizeof end, &end, sizeof end);
+  }
+  return rc;
+}
+
+static int run(struct evaluation *e, struct pen_evaluate_result *r)
+{
+  int32_t zero = 0;
+  int rc = e->set->dump_logits ? begin_dump(e) : 0;
+  if (rc == 0 && e->dump)
+    rc = pen_safetensors_write(e->dump, DUMP_DOC_BEGIN, 0, &zero, sizeof zero);
+  uint64_t steps = pen_order_epoch_steps(&e->order);
+  for (uint64_t i = 0; rc == 0 && i < steps; i++) {
+    struct pen_order_step order;
+    pen_order_step(&e->order, i, &order);
+    size_t n = pen_order_micro(&e->order, &order, 0, e->ids);
+    rc = pen_batch_fill(e->batch, e->sequences, e->ids, n);
+    if (rc == 0)
+      rc = step(e, PEN_STEP_EVAL);
+    if (rc < 0)
+      break;
+    r->loss += e->result.loss_sum;
+    if (e->dump)
+      rc = dump_batch(e, r->n_inputs, r->n_sequences);
+    r->n_targets += e->batch->n_targets;
+    r->n_inputs += e->batch->n_tokens;
+    r->n_sequences += n;
+  }
+  if (rc == 0 && e->dump)
+    rc = pen_safetensors_finish(&e->dump);
+  r->loss /= (double)r->n_targets;
+  return rc;
+}
+
+int pen_evaluate(const struct pen_evaluate_settings *settings,
+                 struct pen_evaluate_result *ret_result)
+{
+  struct evaluation e = {.set = settings};
+  struct pen_evaluate_result result = {0};
+  int rc = open_data(&e);
+  if (rc == 0)
+    rc = open_session(&e);
+  if (rc == 0)
+    rc = run(&e, &result);
+  pen_safetensors_abandon(&e.dump);
+  pen_session_close(&e.session);
+  pen_batch_free(&e.batch);
+  pen_sequences_free(&e.sequences);
+  pen_tokens_close(&e.tokens);
+  free(e.ids);
+  if (rc == 0)
+    *ret_result = result;
+  return rc;
+}

@@ -1,0 +1,25 @@
+/* evaluate.h: the loss of a model on token data, and its logits. */
+#ifndef PEN_SRC_TRAIN_EVALUATE_H
+#define PEN_SRC_TRAIN_EVALUATE_H
+
+#include "src/train/settings.h"
+
+struct pen_evaluate_settings {
+  struct pen_model_settings model;
+  struct pen_machine_settings machine;
+  const char *data;        /* token file */
+  uint32_t max_length;     /* 0: 1,024, or what the model can at most */
+  uint64_t batch_sequences;
+  const char *dump_logits; /* safetensors file of ids, doc_begin, logits; NULL */
+};
+
+struct pen_evaluate_result {
+  double loss; /* mean over target tokens, in nats */
+  uint64_t n_targets, n_inputs, n_sequences;
+};
+
+/* Every target token once, in the order of the file, however it is batched. */
+int pen_evaluate(const struct pen_evaluate_settings *settings,
+                 struct pen_evaluate_result *ret_result);
+
+#endif
