@@ -159,6 +159,20 @@ static void test_trailing(void **state)
   pen_safetensors_close(&file);
 }
 
+/* Offsets that span more than shape and dtype need are no trailing bytes. */
+static void test_span(void **state)
+{
+  static const char header[] =
+      "{\"t\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,4]}}";
+  unsigned char bytes[128] = {sizeof header - 1};
+  struct pen_safetensors *file = NULL;
+  memcpy(bytes + 8, header, sizeof header - 1);
+  for (int lenient = 0; lenient <= 1; lenient++)
+    test_fails(open_bytes(bytes, 8 + sizeof header - 1 + 4, lenient, &file),
+               PEN_EFORMAT,
+               "t: shape and dtype need 3 bytes, the offsets [0, 4]");
+}
+
 static void test_lfs_pointer(void **state)
 {
   static const char text[] = "version https://git-lfs.github.com/spec/v1\n";
@@ -278,7 +292,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_conformance), cmocka_unit_test(test_read),
     cmocka_unit_test(test_truncated),   cmocka_unit_test(test_trailing),
-    cmocka_unit_test(test_lfs_pointer), cmocka_unit_test(test_round_trip),
+    cmocka_unit_test(test_span),        cmocka_unit_test(test_lfs_pointer),
+    cmocka_unit_test(test_round_trip),
     cmocka_unit_test(test_incomplete),  cmocka_unit_test(test_killed),
   };
   return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
