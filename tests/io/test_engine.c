@@ -1,6 +1,7 @@
 /* The same transfers on every engine, with and without faults. */
 #include <signal.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #include "tests/io/engine_test.h"
 
@@ -121,7 +122,7 @@ static void test_signals(void **state)
   sigaction(SIGALRM, &action, &old);
   signals = 0;
   setitimer(ITIMER_REAL, &timer, NULL);
-  const uint64_t rounds = TEST_SANITIZED ? 2 : 16;
+  const uint64_t rounds = TEST_SANITIZED ? 2 : 8;
   for (uint64_t round = 0; round < rounds || signals < 20; round++) {
     pattern_fill(buffer, n, round);
     test_ok(bench_move(&b, true, buffer, n, 0));
@@ -245,6 +246,30 @@ static void test_eagain_for_ever(void **state)
   bench_close(&b);
 }
 
+/* "kill" ends the process at the request that is named, not before. */
+static void test_kill_at(void **state)
+{
+  int status, ends[2];
+  char told[2];
+  assert_int_equal(pipe(ends), 0);
+  fflush(stdout);
+  pid_t pid = fork();
+  if (pid == 0) {
+    struct bench b;
+    char *buffer = test_buffer(4096);
+    bench_open(&b, "fault:ram,kill=2", 4096); /* request 0: preallocation */
+    if (bench_move(&b, true, buffer, 4096, 0) || write(ends[1], "1", 1) != 1)
+      _exit(1);
+    bench_move(&b, false, buffer, 4096, 0);
+    _exit(write(ends[1], "2", 1) == 1);
+  }
+  close(ends[1]);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  assert_int_equal(read(ends[0], told, 2), 1);
+  close(ends[0]);
+}
+
 static void test_null(void **state)
 {
   struct bench b;
@@ -313,6 +338,7 @@ int main(void)
   }
   ADD(test_einval_is_named, "threads");
   ADD(test_eagain_for_ever, "ram");
+  ADD(test_kill_at, "ram");
   ADD(test_null, "null");
   ADD(test_parse, "");
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
