@@ -4,6 +4,7 @@
  * Disadvantage: fails through cmocka, so only for test programs. */
 #include "tests/model/driver.h"
 
+#include "base/rng.h"
 #include "kernels/cast.h"
 
 static void *buffer(size_t bytes)
@@ -19,7 +20,10 @@ static void load_block(struct driver *d, size_t block)
 {
   size_t n = d->workload->blocks[block].elems;
   float *wide = buffer(n * sizeof(float));
-  test_ok(pen_params_load_elems(d->params, d->dir, block, 0, n, wide));
+  if (d->dir)
+    test_ok(pen_params_load_elems(d->params, d->dir, block, 0, n, wide));
+  for (size_t i = 0; i < n && !d->dir; i++)
+    wide[i] = (float)(pen_rng_double(1, block, i) - 0.5) / 4;
   d->grads[block] = buffer(n * sizeof(float));
   memset(d->grads[block], 0, n * sizeof(float));
   if (d->options.elem == PEN_ELEM_F32) {
@@ -40,9 +44,14 @@ void driver_open(struct driver *d, const char *path,
   d->options = *options;
   snprintf(config_path, sizeof config_path, "%s/config.json", path);
   test_ok(pen_model_config_load(config_path, &config));
-  test_ok(pen_hfdir_open(path, false, &d->dir));
-  test_ok(pen_params_open(&config, d->dir, options->head_rows, false,
-                          &d->params));
+  if (options->random_rows) {
+    test_ok(pen_params_build(&config, options->head_rows, options->random_rows,
+                             &d->params));
+  } else {
+    test_ok(pen_hfdir_open(path, false, &d->dir));
+    test_ok(pen_params_open(&config, d->dir, options->head_rows, false,
+                            &d->params));
+  }
   test_ok(pen_pool_create(options->n_threads, "compute", &d->pool));
   test_ok(pen_pool_create(options->n_threads, "update", &d->update_pool));
   struct pen_model_options m = {
@@ -88,9 +97,7 @@ void driver_set(struct driver *d, size_t micro, size_t n_docs,
   struct pen_model_micro m = {.n_tokens = n, .ids = ids,
                               .positions = positions, .targets = targets,
                               .n_docs = n_docs, .doc_begin = doc_begin};
-  test_ok(pen_model_set_micro(d->model, micro, &m,
-                              d->options.logits ? PEN_LOGITS_ALL
-                                                : PEN_LOGITS_NONE));
+  test_ok(pen_model_set_micro(d->model, micro, &m, d->options.logits));
   free(positions);
 }
 

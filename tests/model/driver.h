@@ -15,7 +15,9 @@ struct driver_options {
   size_t head_rows;
   size_t max_tokens, max_micros;
   bool recompute;
-  bool logits; /* of all tokens */
+  enum pen_model_logits logits;
+  size_t random_rows; /* not 0: random weights instead of the directory's, and
+                         this many rows of vocabulary, padded ones counted */
 };
 
 struct driver {
