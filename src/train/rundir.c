@@ -25,6 +25,7 @@
 #define RUN_FILE "run.json"
 #define LOCK_FILE "run.lock"
 #define CHECKPOINT "checkpoint-"
+#define REMOVED "removed-"
 
 void pen_rundir_file(const struct pen_rundir *rundir, const char *name,
                      char *ret_path)
@@ -346,6 +347,36 @@ size_t pen_rundir_checkpoints(const struct pen_rundir *rundir,
   return n;
 }
 
+/* Names that only we give, and only to what is not whole. */
+static bool is_unfinished(const char *name)
+{
+  size_t n = strlen(name);
+  return n > 4 && strcmp(name + n - 4, ".tmp") == 0 &&
+         (strncmp(name, CHECKPOINT, sizeof CHECKPOINT - 1) == 0 ||
+          strncmp(name, REMOVED, sizeof REMOVED - 1) == 0 ||
+          strcmp(name, "model.tmp") == 0);
+}
+
+size_t pen_rundir_clean(const struct pen_rundir *rundir)
+{
+  size_t n = 0;
+  DIR *dir = opendir(rundir->path);
+  struct dirent *entry;
+  while (dir && (entry = readdir(dir))) {
+    char path[4096];
+    if (!is_unfinished(entry->d_name))
+      continue;
+    pen_rundir_file(rundir, entry->d_name, path);
+    if (pen_files_remove_flat_dir(path) == 0)
+      n++;
+    else
+      pen_error_clear(); /* it stays, and is ignored */
+  }
+  if (dir)
+    closedir(dir);
+  return n;
+}
+
 void pen_rundir_checkpoint_path(const struct pen_rundir *rundir, uint64_t step,
                                 char *ret_path)
 {
@@ -359,7 +390,7 @@ int pen_rundir_remove_checkpoint(const struct pen_rundir *rundir, uint64_t step)
   /* Renamed first: what has a checkpoint's name is a whole checkpoint. */
   char path[4096], name[64], gone[4096];
   pen_rundir_checkpoint_path(rundir, step, path);
-  snprintf(name, sizeof name, "removed-%llu.tmp", (unsigned long long)step);
+  snprintf(name, sizeof name, REMOVED "%llu.tmp", (unsigned long long)step);
   pen_rundir_file(rundir, name, gone);
   int rc = pen_files_remove_flat_dir(gone);
   if (rc == 0 && rename(path, gone) < 0)

@@ -36,6 +36,9 @@ int pen_rundir_create(const char *path, bool overwrite,
 /* Opens and locks a run.  -EBUSY while another process runs it. */
 int pen_rundir_open(const char *path, struct pen_rundir *ret_rundir);
 void pen_rundir_close(struct pen_rundir *rundir);
+/* Removes what a killed process left half-written: folders named *.tmp.
+ * Returns how many. */
+size_t pen_rundir_clean(const struct pen_rundir *rundir);
 /* Writes run.json, whole or not at all. */
 int pen_rundir_save(const struct pen_rundir *rundir);
 

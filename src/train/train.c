@@ -89,6 +89,8 @@ static int settle_numerics(struct pen_trainer *t)
 static int open_session(struct pen_trainer *t)
 {
   uint64_t n = t->train.order.n_sequences;
+  if (t->eval.sequences && t->eval.order.n_sequences > n)
+    n = t->eval.order.n_sequences;
   uint64_t micros = (n + t->train.order.batch_sequences - 1) /
                     t->train.order.batch_sequences;
   uint32_t longest = pen_trainer_longest_inputs(t);
@@ -121,27 +123,6 @@ static int plan_steps(struct pen_trainer *t)
                    : (uint64_t)ceil(t->set.epochs * per_epoch);
   return pen_lr_init(t->set.lr_shape, t->set.lr, t->set.min_lr, t->n_steps,
                      t->set.warmup, t->set.decay_steps, &t->lr);
-}
-
-/* Bytes the stores will take, against what was allowed. */
-static int check_drives(struct pen_trainer *t)
-{
-  uint64_t bytes = (uint64_t)pen_trainer_extents(t) *
-                       t->session.layout.tile_bytes +
-                   t->session.layout.tier_bytes[PEN_TIER_NVME];
-  char need[PEN_SIZE_TEXT_BYTES], allowed[PEN_SIZE_TEXT_BYTES];
-  pen_memory_add(&t->session.memory, "optimizer state, copy-on-write",
-                 PEN_TIER_NVME,
-                 (uint64_t)pen_trainer_extents(t) *
-                     t->session.layout.tile_bytes);
-  if (!t->set.machine.nvme_bytes || bytes <= t->set.machine.nvme_bytes)
-    return 0;
-  pen_size_format(bytes, need);
-  pen_size_format(t->set.machine.nvme_bytes, allowed);
-  return pen_error_set(PEN_ENOFIT,
-                       "does not fit: state needs %s under --nvme-path, "
-                       "--nvme-memory allows %s: %" PRIu64 " bytes too few",
-                       need, allowed, bytes - t->set.machine.nvme_bytes);
 }
 
 static void print_start(const struct pen_trainer *t)
@@ -257,7 +238,7 @@ int pen_train(const struct pen_train_settings *settings)
   if (rc == 0)
     rc = settle_numerics(&t);
   if (rc == 0)
-    rc = check_drives(&t);
+    rc = pen_trainer_check_space(&t);
   if (rc == 0)
     print_start(&t);
   if (rc == 0 && !settings->dry_run)

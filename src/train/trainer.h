@@ -55,6 +55,11 @@ int pen_trainer_fill(struct pen_trainer *t, const struct pen_trainer_data *data,
                      uint64_t step, struct pen_order_step *ret_step,
                      uint64_t *ret_inputs, uint64_t *ret_targets);
 
+/* trainer_space.c: -PEN_ENOFIT when the stores are larger than --nvme-memory, or
+ * the output's drive has no room for the checkpoints and the model that this
+ * run will write: better now than after an epoch. */
+int pen_trainer_check_space(struct pen_trainer *t);
+
 /* trainer_state.c: brings the run to the newest committed state, or to its
  * start, and leaves `store`, `cursor` and a started, loaded session. */
 int pen_trainer_attach(struct pen_trainer *t);

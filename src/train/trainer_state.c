@@ -337,6 +337,10 @@ int pen_trainer_attach(struct pen_trainer *t)
       .whole = t->whole_in_store};
   if (!t->resumes)
     return start_fresh(t);
+  size_t unfinished = pen_rundir_clean(&t->rundir);
+  if (unfinished)
+    pen_log_info("removed %zu half-written folders of %s", unfinished,
+                 t->rundir.path);
   int rc = open_stores(t, &opened);
   if (rc == 0) {
     look_in_stores(t, &opened, &source);

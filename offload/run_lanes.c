@@ -1,0 +1,62 @@
+/* run_lanes.c: what every lane does around its tasks: guards, waits, addresses,
+ * the first failure, the timeline.
+ *
+ * Any lane's thread, each for its own tasks.  Disadvantage: a failure wakes
+ * every lane, also those that could have ended their task. */
+#include "offload/run_lanes.h"
+
+#include "base/clock.h"
+
+bool pen_run_is_on(const struct pen_run *run, const struct pen_task *task)
+{
+  return task->guard == PEN_GUARD_ALWAYS ||
+         task->guard ==
+             (run->update.apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
+}
+
+bool pen_run_wait(struct pen_run *run, const struct pen_task *task)
+{
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    if (task->wait[lane] &&
+        !pen_ticket_wait(&run->lanes[lane].progress, task->wait[lane]))
+      return false;
+  return true;
+}
+
+void pen_run_break(struct pen_run *run)
+{
+  struct pen_error error;
+  pen_error_take(&error);
+  pthread_mutex_lock(&run->lock);
+  if (!run->error.code)
+    run->error = error;
+  pthread_mutex_unlock(&run->lock);
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    pen_ticket_break(&run->lanes[lane].progress);
+}
+
+void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,
+                       void *ret_addresses[PEN_TASK_ACCESSES_MAX])
+{
+  for (uint32_t i = 0; i < task->n_accesses; i++) {
+    const struct pen_access *a =
+        &run->schedule.accesses[task->first_access + i];
+    const struct pen_slot *slot = &run->o.layout->slots[a->slot];
+    char *base = run->arena[slot->tier];
+    ret_addresses[i] = base ? base + slot->offset + a->offset : NULL;
+  }
+}
+
+void pen_run_record(struct pen_run_lane *lane, const struct pen_task *task,
+                    uint64_t begin_ns)
+{
+  uint64_t end_ns = pen_clock_ns();
+  lane->busy_ns += end_ns - begin_ns;
+  struct pen_trace_event event = {.begin_ns = begin_ns,
+                                  .end_ns = end_ns,
+                                  .name = pen_task_name(task->kind),
+                                  .block = (int32_t)task->block,
+                                  .micro = (int32_t)task->micro,
+                                  .tile = (int32_t)task->tile};
+  pen_trace_record(lane->run->o.trace, lane->lane, &event);
+}

@@ -1,0 +1,98 @@
+/* trainer_space.c: room on drives, asked for before anything is written.
+ *
+ * Main thread.  Disadvantage: free space is looked at, not taken: another
+ * program may use it up before a checkpoint does. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "base/error.h"
+#include "base/size.h"
+#include "src/train/trainer.h"
+
+static int check_stores(struct pen_trainer *t)
+{
+  uint64_t state =
+      (uint64_t)pen_trainer_extents(t) * t->session.layout.tile_bytes;
+  uint64_t bytes = state + t->session.layout.tier_bytes[PEN_TIER_NVME];
+  char need[PEN_SIZE_TEXT_BYTES], allowed[PEN_SIZE_TEXT_BYTES];
+  pen_memory_add(&t->session.memory, "optimizer state, copy-on-write",
+                 PEN_TIER_NVME, state);
+  if (!t->set.machine.nvme_bytes || bytes <= t->set.machine.nvme_bytes)
+    return 0;
+  pen_size_format(bytes, need);
+  pen_size_format(t->set.machine.nvme_bytes, allowed);
+  return pen_error_set(PEN_ENOFIT,
+                       "does not fit: state needs %s under --nvme-path, "
+                       "--nvme-memory allows %s: %" PRIu64 " bytes too few",
+                       need, allowed, bytes - t->set.machine.nvme_bytes);
+}
+
+/* Free bytes where `path` is, or will be. */
+static int free_bytes(const char *path, uint64_t *ret_bytes)
+{
+  char there[4096];
+  struct statvfs st;
+  snprintf(there, sizeof there, "%s", path);
+  while (statvfs(there, &st) < 0) {
+    char *slash = strrchr(there, '/');
+    if (errno != ENOENT)
+      return pen_error_set(-errno, "cannot look at the drive of %s", path);
+    if (slash == there)
+      slash[1] = '\0';
+    else if (slash)
+      *slash = '\0';
+    else
+      snprintf(there, sizeof there, ".");
+  }
+  *ret_bytes = (uint64_t)st.f_bavail * st.f_frsize;
+  return 0;
+}
+
+/* Bytes of one checkpoint: the model's files, and p, m, v of tiles in RAM. */
+static uint64_t checkpoint_bytes(const struct pen_trainer *t, uint64_t model)
+{
+  const struct pen_layout *l = &t->session.layout;
+  uint64_t bytes = model;
+  for (size_t i = 0; i < l->n_tiles; i++)
+    if (l->tiles[i].store_tile == UINT32_MAX)
+      bytes += l->tiles[i].elems * 3 * sizeof(float);
+  return bytes;
+}
+
+static int check_output(struct pen_trainer *t)
+{
+  uint64_t steps[1024], room = 0, model = 0, saves = 0, there = 0;
+  for (size_t i = 0; i < pen_hfdir_n_shards(t->session.dir); i++)
+    model += pen_hfdir_shard_bytes(t->session.dir, i);
+  if (t->set.save_steps)
+    saves = t->n_steps / t->set.save_steps;
+  /* One more than is kept: the oldest goes only when the newest is whole. */
+  if (t->set.save_total_limit && saves > t->set.save_total_limit + 1)
+    saves = t->set.save_total_limit + 1;
+  if (t->resumes)
+    there = pen_rundir_checkpoints(&t->rundir, steps, 1024);
+  saves = saves > there ? saves - there : 0;
+  uint64_t need = model + saves * checkpoint_bytes(t, model);
+  int rc = free_bytes(t->set.output_dir, &room);
+  if (rc < 0 || need <= room)
+    return rc;
+  char need_text[PEN_SIZE_TEXT_BYTES], room_text[PEN_SIZE_TEXT_BYTES];
+  pen_size_format(need, need_text);
+  pen_size_format(room, room_text);
+  return pen_error_set(PEN_ENOFIT,
+                       "does not fit: the model and %" PRIu64 " checkpoints "
+                       "need %s on the drive of %s, which has %s: %" PRIu64
+                       " bytes too few; lower --save-total-limit or choose "
+                       "another --output-dir",
+                       saves, need_text, t->set.output_dir, room_text,
+                       need - room);
+}
+
+int pen_trainer_check_space(struct pen_trainer *t)
+{
+  int rc = check_stores(t);
+  return rc < 0 ? rc : check_output(t);
+}
