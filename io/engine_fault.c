@@ -373,20 +373,13 @@ static int parse_setting(char *text, struct pen_engine_fault_config *config)
                        text);
 }
 
-int pen_engine_fault_parse(const char *text,
+int pen_engine_fault_parse(const struct pen_engine *inner, const char *text,
                            const struct pen_engine **ret_engine)
 {
   struct pen_engine_fault_config config;
   pen_engine_fault_config_init(&config);
-  char *copy = strdup(text), *rest = copy;
-  if (!copy)
-    return pen_error_set(-ENOMEM, "cannot read '%s'", text);
-  const char *name = strsep(&rest, ",");
-  const struct pen_engine *inner = pen_engine_find(name);
-  int code = inner ? 0
-                   : pen_error_set(-PEN_EUSAGE,
-                                   "fault engine: no engine '%s' to wrap",
-                                   name);
+  char *copy = strdup(text), *rest = *text ? copy : NULL;
+  int code = copy ? 0 : pen_error_set(-ENOMEM, "cannot read '%s'", text);
   while (!code && rest)
     code = parse_setting(strsep(&rest, ","), &config);
   free(copy);
