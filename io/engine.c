@@ -32,7 +32,7 @@ static int parse_fault(const char *text, const struct pen_engine **ret_engine)
   if (!inner)
     return pen_error_set(-PEN_EUSAGE, "fault engine: no engine '%s' to wrap",
                          name);
-  return pen_engine_fault_parse(inner, text[n] ? text + n + 1 : "",
+  return pen_engine_fault_parse(inner, text[n] ? text + n + 1 : NULL,
                                 ret_engine);
 }
 

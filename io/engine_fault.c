@@ -378,8 +378,10 @@ int pen_engine_fault_parse(const struct pen_engine *inner, const char *text,
 {
   struct pen_engine_fault_config config;
   pen_engine_fault_config_init(&config);
-  char *copy = strdup(text), *rest = *text ? copy : NULL;
-  int code = copy ? 0 : pen_error_set(-ENOMEM, "cannot read '%s'", text);
+  char *copy = text ? strdup(text) : NULL, *rest = copy;
+  int code = copy || !text
+                 ? 0
+                 : pen_error_set(-ENOMEM, "cannot read '%s'", text);
   while (!code && rest)
     code = parse_setting(strsep(&rest, ","), &config);
   free(copy);

@@ -50,7 +50,7 @@ int pen_engine_fault_create(const struct pen_engine *inner,
                             const struct pen_engine **ret_engine);
 void pen_engine_fault_free(const struct pen_engine *engine);
 
-/* From the text after "fault:ENGINE,"; -PEN_EUSAGE. */
+/* From the text after "fault:ENGINE,", NULL where there is none; -PEN_EUSAGE. */
 int pen_engine_fault_parse(const struct pen_engine *inner, const char *text,
                            const struct pen_engine **ret_engine);
 
