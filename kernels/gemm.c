@@ -17,7 +17,7 @@ static const struct pen_gemm_library *const best_f32[] = {
     &pen_gemm_openblas, &pen_gemm_onednn, &pen_gemm_reference};
 #define N_LIBRARIES (sizeof best_bf16 / sizeof best_bf16[0])
 
-int pen_gemm_find(const char *name, enum pen_isa isa, enum pen_elem elem,
+int pen_gemm_find(const char *name, enum pen_elem elem,
                   const struct pen_gemm_library **ret_library)
 {
   const struct pen_gemm_library *const *list =
@@ -26,7 +26,7 @@ int pen_gemm_find(const char *name, enum pen_isa isa, enum pen_elem elem,
   for (size_t i = 0; i < N_LIBRARIES; i++) {
     if (!any && strcmp(name, list[i]->name))
       continue;
-    int r = list[i]->open(isa, elem);
+    int r = list[i]->open(elem);
     if (!r)
       *ret_library = list[i];
     if (!r || !any)

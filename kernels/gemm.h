@@ -38,7 +38,7 @@ struct pen_gemm_library {
   /* Loads what it needs and says whether it can multiply this precision here.
    * 0, or -PEN_EUNSUPPORTED with the reason as the standing text.  May change
    * the environment for a moment: call it before threads are started. */
-  int (*open)(enum pen_isa isa, enum pen_elem ab_elem);
+  int (*open)(enum pen_elem ab_elem);
   /* What else decides its bits (version, kernel set), static text; after
    * open. */
   const char *(*variant)(void);
@@ -57,7 +57,7 @@ extern const struct pen_gemm_library pen_gemm_onednn;
 /* Opens the library called `name`, or for "auto" the best for this precision
  * on this machine.  -PEN_EUNSUPPORTED with the reason where it cannot be used,
  * -PEN_EUSAGE for an unknown name.  Before threads are started. */
-int pen_gemm_find(const char *name, enum pen_isa isa, enum pen_elem elem,
+int pen_gemm_find(const char *name, enum pen_elem elem,
                   const struct pen_gemm_library **ret_library);
 
 /* Runs a product on the stream's pool with the stream's library. */

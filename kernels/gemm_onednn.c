@@ -64,13 +64,13 @@ static int open_engine(void)
   return 0;
 }
 
-static int onednn_open(enum pen_isa isa, enum pen_elem ab_elem)
+static int onednn_open(enum pen_elem ab_elem)
 {
   if (ab_elem == PEN_ELEM_BF16 &&
-      (isa != PEN_ISA_AVX512 || !has_bf16_products()))
+      (pen_isa_detect() != PEN_ISA_AVX512 || !has_bf16_products()))
     return pen_error_set(PEN_EUNSUPPORTED,
-                         "oneDNN is not used for bf16: this CPU (or PEN_ISA) "
-                         "has no AVX512_BF16; choose openblas");
+                         "oneDNN is not used for bf16: this CPU has no "
+                         "AVX512_BF16; choose openblas");
   pthread_mutex_lock(&one.mutex);
   int r = open_engine();
   pthread_mutex_unlock(&one.mutex);

@@ -3,7 +3,9 @@
  *
  * OpenBLAS picks its kernels when it is loaded and does not know CPUs younger
  * than itself (it then takes those of 2004), so the core type is set from our
- * own detection before dlopen, unless the user has set one.  Every call is
+ * own detection before dlopen, unless the user has set one.  It is the
+ * machine's, not the level our kernels were asked to run at: that level is free
+ * to change between starts, and the core type changes bits.  Every call is
  * single-threaded.  State: handles loaded once, read-only afterwards.
  * Disadvantage: setenv during the load is not safe beside other threads. */
 #include "kernels/gemm.h"
@@ -40,14 +42,15 @@ static const char *core_type(enum pen_isa isa)
 
 /* Loads with `name` set to `value` unless the user has set it; the environment
  * is as before when this returns. */
-static void *load(enum pen_isa isa)
+static void *load(void)
 {
+  const char *core = core_type(pen_isa_detect());
   static const char type[] = "OPENBLAS_CORETYPE", threads[] =
                                                      "OPENBLAS_NUM_THREADS";
-  bool set_type = core_type(isa) && !getenv(type);
+  bool set_type = core && !getenv(type);
   bool set_threads = !getenv(threads);
   if (set_type)
-    setenv(type, core_type(isa), 1);
+    setenv(type, core, 1);
   if (set_threads)
     setenv(threads, "1", 1);
   void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -65,9 +68,9 @@ static void find(void *library, const char *name, void *ret_function)
   memcpy(ret_function, &symbol, sizeof symbol);
 }
 
-static int try_load(enum pen_isa isa)
+static int try_load(void)
 {
-  void *library = load(isa);
+  void *library = load();
   if (!library) {
     snprintf(blas.reason, sizeof blas.reason, "%s", dlerror());
     return -PEN_EUNSUPPORTED;
@@ -90,11 +93,11 @@ static int try_load(enum pen_isa isa)
   return 1;
 }
 
-static int openblas_open(enum pen_isa isa, enum pen_elem ab_elem)
+static int openblas_open(enum pen_elem ab_elem)
 {
   pthread_mutex_lock(&blas.mutex);
   if (!blas.status)
-    blas.status = try_load(isa);
+    blas.status = try_load();
   int status = blas.status;
   pthread_mutex_unlock(&blas.mutex);
   if (status > 0)

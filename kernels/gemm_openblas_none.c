@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "kernels/gemm.h"
 
-static int none_open(enum pen_isa isa, enum pen_elem ab_elem)
+static int none_open(enum pen_elem ab_elem)
 {
   return pen_error_set(PEN_EUNSUPPORTED,
                        "this build has no OpenBLAS: configure it with "

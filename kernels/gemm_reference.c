@@ -5,7 +5,7 @@
 #include "kernels/cpu/tables.h"
 #include "kernels/gemm.h"
 
-static int reference_open(enum pen_isa isa, enum pen_elem ab_elem)
+static int reference_open(enum pen_elem ab_elem)
 {
   return 0;
 }

@@ -251,7 +251,7 @@ static const struct pen_option table[] = {
   { "update-threads", NULL, 0, U64(update_threads), "auto", auto_words, 1, 9999,
     T, 0, PLACEMENT, NULL, "threads of the optimizer" },
   { "isa", NULL, 0, STRING(isa), "auto", isa_words, 0, 0,
-    COMPUTES, 0, PLACEMENT, NULL, "highest instruction set used" },
+    COMPUTES, 0, PLACEMENT, NULL, "highest instruction set of our own kernels" },
   { "require-simd", NULL, 0, BOOL(require_simd), NULL, NULL, 0, 0,
     COMPUTES, 0, PLACEMENT, NULL, "stop rather than run the scalar kernels" },
   { "io-engine", NULL, 0, STRING(io_engine), "auto", NULL, 0, 0,

@@ -144,7 +144,7 @@ static int make(struct pen_model *m, struct pen_pool *pool,
   size_t n_threads = pen_pool_n_threads(pool), bytes;
   int r = check_options(m->params, o);
   if (!r)
-    r = pen_gemm_find(o->gemm, o->isa, o->elem, &m->stream.gemm);
+    r = pen_gemm_find(o->gemm, o->elem, &m->stream.gemm);
   if (!r)
     r = count_bytes(m->params, o, n_threads, &bytes);
   if (r)

@@ -1,6 +1,7 @@
 /* saved.c: reads saved state by element, from a file, a store, or both.
  *
- * One tile at a time is held, checked, in one buffer; a reader that goes through the elements in order loads each tile once.  Main thread.
+ * One tile at a time is held, checked, in one buffer; a reader that goes
+ * through the elements in order loads each tile once.  Main thread.
  * Disadvantage: transfers are waited for one by one. */
 #include "src/train/saved.h"
 
@@ -78,8 +79,8 @@ static int read_table(struct pen_saved *s, const struct pen_saved_header *h)
                        s->path);
   for (size_t i = 0; rc == 0 && i < s->n_tiles; i++) {
     const struct pen_saved_tile *t = &s->tiles[i];
-    if (t->elems > h->file_bytes || t->offset > h->file_bytes ||
-        (t->offset && t->offset + t->elems * 12 > h->file_bytes))
+    if (t->offset > h->file_bytes ||
+        (t->offset && t->elems > (h->file_bytes - t->offset) / 12))
       rc = pen_error_set(PEN_EFORMAT, "%s: tile %zu lies outside the file",
                          s->path, i);
   }

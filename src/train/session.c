@@ -77,13 +77,26 @@ static int open_compute(struct pen_session *s, const char *gemm,
   return rc;
 }
 
-static void fill_wish(struct pen_fit_wish *wish, bool inference)
+/* No tile is larger than the largest block: the rest would never be used. */
+static size_t choose_tile(const struct pen_workload *w)
+{
+  size_t largest = 1;
+  for (size_t b = 0; b < w->n_blocks; b++)
+    if (w->blocks[b].elems > largest)
+      largest = w->blocks[b].elems;
+  largest = (largest + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS *
+            PEN_NORM_CHUNK_ELEMS;
+  return largest < TILE_ELEMS_AUTO ? largest : TILE_ELEMS_AUTO;
+}
+
+static void fill_wish(struct pen_fit_wish *wish, const struct pen_workload *w,
+                      bool inference)
 {
   wish->inference = inference;
   if (inference)
     wish->tile_elems = TILE_ELEMS_INFERENCE;
   else if (!wish->tile_elems)
-    wish->tile_elems = TILE_ELEMS_AUTO;
+    wish->tile_elems = choose_tile(w);
   if (!wish->weight_slots)
     wish->weight_slots = 3;
   if (!wish->gradient_slots)
@@ -92,6 +105,41 @@ static void fill_wish(struct pen_fit_wish *wish, bool inference)
     wish->tile_slots = inference ? 1 : 4;
   if (!wish->activation_slots)
     wish->activation_slots = 4;
+}
+
+static uint64_t less(uint64_t bytes, uint64_t taken)
+{
+  return bytes > taken ? bytes - taken : 0;
+}
+
+/* A placement with its layout and plan, in `host` bytes.  The schedule's tables
+ * need room too and are known only once there is a placement, so room is set
+ * aside for those of the last try until they fit. */
+static int fit(struct pen_session *s, const struct pen_fit_wish *wish,
+               uint64_t host)
+{
+  const struct pen_workload *w = pen_model_workload(s->model);
+  uint64_t tables = 0;
+  for (;;) {
+    struct pen_fit_limits limits = {
+        .device_bytes =
+            s->machine.device_bytes ? s->machine.device_bytes : PEN_ALL_BYTES,
+        .host_bytes = less(host, tables),
+        .has_nvme = s->machine.n_nvme_dirs > 0};
+    int fits = pen_fit(w, wish, &limits, &s->placement);
+    if (fits < 0 && fits != -PEN_ENOFIT)
+      return fits;
+    int rc = pen_layout_init(&s->layout, w, &s->placement);
+    if (rc == 0 && fits == 0)
+      rc = pen_run_plan(w, &s->layout, &s->plan);
+    if (rc < 0 || fits < 0)
+      return rc < 0 ? rc : fits;
+    if (s->layout.tier_bytes[PEN_TIER_HOST] + s->plan.table_bytes <= host ||
+        s->plan.table_bytes <= tables)
+      return 0;
+    tables = s->plan.table_bytes;
+    pen_layout_done(&s->layout);
+  }
 }
 
 /* What the slots leave of the limits is not theirs. */
@@ -105,29 +153,18 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
     name = "the RAM available now";
   }
   struct pen_fit_wish wish = s->machine.wish;
-  fill_wish(&wish, shape->inference);
+  fill_wish(&wish, w, shape->inference);
   pen_memory_add(&s->memory, "batches and sequence tables", PEN_TIER_HOST,
                  shape->other_bytes);
   pen_memory_add(&s->memory, "libraries, program, stacks (allowance)",
                  PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
-  uint64_t taken = s->memory.total[PEN_TIER_HOST];
-  struct pen_fit_limits limits = {
-      .device_bytes =
-          s->machine.device_bytes ? s->machine.device_bytes : PEN_ALL_BYTES,
-      .host_bytes = host > taken ? host - taken : 0,
-      .has_nvme = s->machine.n_nvme_dirs > 0};
-  int fit = pen_fit(w, &wish, &limits, &s->placement);
-  if (fit < 0 && fit != -PEN_ENOFIT)
-    return fit;
-  int rc = pen_layout_init(&s->layout, w, &s->placement);
-  if (rc == 0 && fit == 0)
-    rc = pen_run_plan(w, &s->layout, &s->plan);
-  if (rc < 0)
+  int rc = fit(s, &wish, less(host, s->memory.total[PEN_TIER_HOST]));
+  if (rc < 0 && rc != -PEN_ENOFIT)
     return rc;
   pen_memory_add_layout(&s->memory, &s->layout);
   pen_memory_add(&s->memory, "schedule and its proof", PEN_TIER_HOST,
                  s->plan.table_bytes);
-  return fit < 0 ? fit : pen_memory_check(&s->memory, host, name);
+  return rc < 0 ? rc : pen_memory_check(&s->memory, host, name);
 }
 
 static int open_engine(struct pen_session *s)

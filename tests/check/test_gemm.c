@@ -134,7 +134,7 @@ static void each(check_fn *check)
   for (size_t i = 0; i < N_LIBRARIES; i++)
     for (int elem = PEN_ELEM_BF16; elem <= PEN_ELEM_F32; elem++) {
       const struct pen_gemm_library *library;
-      if (pen_gemm_find(libraries[i], level, elem, &library)) {
+      if (pen_gemm_find(libraries[i], elem, &library)) {
         printf("# without %s: %s\n", libraries[i], pen_error_text());
         pen_error_clear();
         continue;
@@ -160,11 +160,11 @@ static void test_threads(void **state)
 static void test_find(void **state)
 {
   const struct pen_gemm_library *library = NULL;
-  test_ok(pen_gemm_find("auto", level, PEN_ELEM_BF16, &library));
+  test_ok(pen_gemm_find("auto", PEN_ELEM_BF16, &library));
   assert_non_null(library);
-  test_ok(pen_gemm_find("reference", level, PEN_ELEM_F32, &library));
+  test_ok(pen_gemm_find("reference", PEN_ELEM_F32, &library));
   assert_ptr_equal(library, &pen_gemm_reference);
-  test_fails(pen_gemm_find("mkl", level, PEN_ELEM_F32, &library),
+  test_fails(pen_gemm_find("mkl", PEN_ELEM_F32, &library),
              PEN_EUSAGE, "\"mkl\"");
   /* the environment is as the user left it */
   assert_null(getenv("OPENBLAS_CORETYPE"));

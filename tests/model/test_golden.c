@@ -178,7 +178,7 @@ static void test_fp32_libraries(void **state)
     const struct pen_gemm_library *library;
     o.gemm = libraries[l];
     if (TEST_SANITIZED ||
-        pen_gemm_find(o.gemm, PEN_ISA_SCALAR, o.elem, &library)) {
+        pen_gemm_find(o.gemm, o.elem, &library)) {
       printf("# without %s: %s\n", o.gemm, pen_error_text());
       pen_error_clear();
       continue;
