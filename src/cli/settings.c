@@ -5,12 +5,9 @@
  * program, whose progress is only seen at its end. */
 #include "src/cli/settings.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -77,73 +74,6 @@ void pen_settings_machine(const struct pen_config *config,
                .weight_slots = config->weight_slots,
                .gradient_slots = config->gradient_slots,
                .tile_slots = config->tile_slots}};
-}
-
-static bool is_directory(const char *path)
-{
-  struct stat st;
-  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* "org/name": one slash, and only what such names are made of. */
-static bool looks_like_hub_id(const char *text)
-{
-  const char *slash = strchr(text, '/');
-  return slash && slash != text && slash[1] && !strchr(slash + 1, '/') &&
-         text[0] != '.' && text[0] != '~' &&
-         text[strspn(text, "abcdefghijklmnopqrstuvwxyz"
-                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")] == '\0';
-}
-
-/* The newest snapshot of a hub id in the download tool's cache. */
-static char *cached_snapshot(const char *id)
-{
-  char dir[4096], *found = NULL;
-  const char *home = getenv("HF_HOME"), *user = getenv("HOME");
-  const char *slash = strchr(id, '/');
-  snprintf(dir, sizeof dir, "%.1024s%s/hub/models--%.*s--%s/snapshots",
-           home ? home : user ? user : "",
-           home ? "" : "/.cache/huggingface", (int)(slash - id), id, slash + 1);
-  time_t newest = 0;
-  DIR *d = opendir(dir);
-  struct dirent *entry;
-  while (d && (entry = readdir(d))) {
-    char path[8192];
-    struct stat st;
-    snprintf(path, sizeof path, "%s/%s/config.json", dir, entry->d_name);
-    if (entry->d_name[0] == '.' || stat(path, &st) < 0 || st.st_mtime < newest)
-      continue;
-    newest = st.st_mtime;
-    path[strlen(path) - strlen("/config.json")] = '\0';
-    free(found);
-    found = strdup(path);
-  }
-  if (d)
-    closedir(d);
-  return found;
-}
-
-int pen_settings_model_dir(const char *model, char **ret_dir)
-{
-  if (is_directory(model)) {
-    char *dir = strdup(model);
-    if (!dir)
-      return pen_error_set(PEN_ENOFIT, "no memory for a path");
-    *ret_dir = dir;
-    return 0;
-  }
-  if (looks_like_hub_id(model)) {
-    char *dir = cached_snapshot(model);
-    if (!dir)
-      return pen_error_set(PEN_EUSAGE,
-                           "there is no directory %s; to download it from the "
-                           "hub: hf download %s --local-dir %s",
-                           model, model, strchr(model, '/') + 1);
-    pen_log_info("model: %s, from the local cache: %s", model, dir);
-    *ret_dir = dir;
-    return 0;
-  }
-  return pen_error_set(-ENOENT, "cannot open the model directory %s", model);
 }
 
 int pen_settings_tokens(const char *data, const char *model_dir,

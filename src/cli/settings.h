@@ -12,11 +12,6 @@ void pen_settings_model(const struct pen_config *config,
 void pen_settings_machine(const struct pen_config *config,
                           struct pen_machine_settings *ret_machine);
 
-/* A directory that --model or --data can name.  A hub id ("org/name") where no
- * directory is: *ret_dir is the local cache's snapshot if it was downloaded,
- * else -ENOENT with the command that downloads it.  Caller frees. */
-int pen_settings_model_dir(const char *model, char **ret_dir);
-
 /* The token file for `data`: itself if it is one, or raw bytes for a model
  * without a tokenizer; text is prepared with the model's tokenizer into
  * cache_dir first.  Caller frees. */

@@ -8,6 +8,7 @@
 #include "io/json_write.h"
 #include "src/cli/settings.h"
 #include "src/cli/verb.h"
+#include "src/model/model_dir.h"
 #include "src/train/evaluate.h"
 
 static int print_json(const struct pen_evaluate_result *r)
@@ -43,7 +44,7 @@ int pen_verb_eval(const struct pen_config *config)
   pen_settings_machine(config, &s.machine);
   /* The token file is only wanted for this call. */
   snprintf(cache, sizeof cache, "/tmp/penstock-eval-XXXXXX");
-  int rc = pen_settings_model_dir(config->model, &model);
+  int rc = pen_model_dir_find(config->model, &model);
   if (rc == 0 && !mkdtemp(cache))
     rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   if (rc == 0)

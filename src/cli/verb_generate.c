@@ -7,6 +7,7 @@
 #include "io/json_write.h"
 #include "src/cli/settings.h"
 #include "src/cli/verb.h"
+#include "src/model/model_dir.h"
 #include "src/data/prepare.h"
 #include "src/data/tokens.h"
 #include "src/train/generate.h"
@@ -100,7 +101,7 @@ int pen_verb_generate(const struct pen_config *config)
   size_t n = 0, shown = 0;
   pen_settings_model(config, &s.model);
   pen_settings_machine(config, &s.machine);
-  int rc = pen_settings_model_dir(config->model, &model);
+  int rc = pen_model_dir_find(config->model, &model);
   s.model.dir = speech.model = model;
   if (rc == 0)
     rc = pen_tokens_hash_tokenizer(model, hash, &speech.has_tokenizer);

@@ -9,6 +9,7 @@
 #include "src/cli/options.h"
 #include "src/cli/settings.h"
 #include "src/cli/verb.h"
+#include "src/model/model_dir.h"
 #include "src/train/train.h"
 
 static volatile sig_atomic_t stop_asked;
@@ -89,7 +90,7 @@ int pen_verb_train(const struct pen_config *config)
   char cache[4096];
   size_t text_bytes;
   fill(config, &s);
-  int rc = pen_settings_model_dir(config->model, &model);
+  int rc = pen_model_dir_find(config->model, &model);
   s.model.dir = model;
   snprintf(cache, sizeof cache, "%.3500s/data", config->output_dir);
   if (rc == 0)

@@ -97,20 +97,29 @@ static int open_parts(struct pen_model_dir *d,
   return rc;
 }
 
-int pen_model_dir_open(const char *path,
-                       const struct pen_model_dir_options *options,
-                       struct pen_model_dir **ret_dir)
+int pen_model_dir_find(const char *path, char **ret_path)
 {
   char found[PATH_MAX];
   int rc = find_dir(path, found);
   if (rc)
     return rc;
-  struct pen_model_dir *d = calloc(1, sizeof *d);
-  if (!d || !(d->path = strdup(found))) {
-    free(d);
+  char *copy = strdup(found);
+  if (!copy)
     return pen_error_set(-ENOMEM, "cannot open %s", path);
-  }
-  rc = open_parts(d, options);
+  *ret_path = copy;
+  return 0;
+}
+
+int pen_model_dir_open(const char *path,
+                       const struct pen_model_dir_options *options,
+                       struct pen_model_dir **ret_dir)
+{
+  struct pen_model_dir *d = calloc(1, sizeof *d);
+  if (!d)
+    return pen_error_set(-ENOMEM, "cannot open %s", path);
+  int rc = pen_model_dir_find(path, &d->path);
+  if (!rc)
+    rc = open_parts(d, options);
   if (rc) {
     pen_model_dir_close(&d);
     return rc;

@@ -21,10 +21,14 @@ struct pen_model_dir_options {
   size_t head_rows; /* 0: PEN_PARAMS_HEAD_ROWS */
 };
 
-/* Opens the directory and checks every file in it.  A path that does not exist
- * and looks like a hub id ("org/name") is looked for in the local hub cache
- * (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface), else -ENOENT says which command
- * downloads it; nothing is ever fetched.  Caller owns *ret_dir. */
+/* Where `path` is: itself, or, when it does not exist and looks like a hub id
+ * ("org/name"), the snapshot in the local hub cache (HF_HUB_CACHE, HF_HOME,
+ * ~/.cache/huggingface); else -ENOENT says which command downloads it.  Nothing
+ * is ever fetched.  Caller frees *ret_path. */
+int pen_model_dir_find(const char *path, char **ret_path);
+
+/* Finds and opens the directory and checks every file in it.  Caller owns
+ * *ret_dir. */
 int pen_model_dir_open(const char *path,
                        const struct pen_model_dir_options *options,
                        struct pen_model_dir **ret_dir);

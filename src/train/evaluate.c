@@ -4,21 +4,17 @@
  * drive is only wired for training yet. */
 #include "src/train/evaluate.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "io/safetensors_write.h"
 #include "src/data/order.h"
+#include "src/train/dataset.h"
 #include "src/train/session.h"
-
-#define MAX_LENGTH_AUTO 1024
 
 struct evaluation {
   const struct pen_evaluate_settings *set;
-  struct pen_tokens *tokens;
-  struct pen_sequences *sequences;
+  struct pen_dataset data;
   struct pen_order order;
   struct pen_batch *batch;
   uint64_t *ids;
@@ -30,33 +26,12 @@ struct evaluation {
 static int open_data(struct evaluation *e)
 {
   const struct pen_evaluate_settings *s = e->set;
-  uint8_t hash[PEN_SHA256_BYTES];
-  bool has_hash = false;
-  struct pen_model_config config = {0};
-  char file[4096], note[256];
-  snprintf(file, sizeof file, "%s/config.json", s->model.dir);
-  int rc = pen_model_config_load(file, &config);
-  if (rc == 0)
-    rc = pen_tokens_hash_tokenizer(s->model.dir, hash, &has_hash);
+  uint32_t max_length = s->max_length;
+  int rc = pen_dataset_open(s->data, s->model.dir, &max_length, &e->data);
   if (rc < 0)
     return rc;
-  size_t most = config.max_positions;
-  struct pen_sequences_options cut = {
-      .max_length = s->max_length            ? s->max_length
-                    : most < MAX_LENGTH_AUTO ? (uint32_t)most
-                                             : MAX_LENGTH_AUTO};
-  struct pen_tokens_options options = {
-      .vocab_size = (uint32_t)config.vocab_size,
-      .tokenizer_sha256 = has_hash ? hash : NULL};
-  rc = pen_tokens_open(s->data, &options, &e->tokens);
-  if (rc == 0)
-    rc = pen_sequences_create(e->tokens, &cut, &e->sequences);
-  if (rc < 0)
-    return rc;
-  if (pen_sequences_note(e->sequences, note, sizeof note))
-    pen_log_warn("%s: %s", s->data, note);
   e->order = (struct pen_order){
-      .n_sequences = pen_sequences_counts(e->sequences)->n_sequences,
+      .n_sequences = pen_sequences_counts(e->data.sequences)->n_sequences,
       .batch_sequences = s->batch_sequences,
       .accumulation = 1};
   if (e->order.batch_sequences > e->order.n_sequences)
@@ -66,14 +41,14 @@ static int open_data(struct evaluation *e)
 
 static int open_session(struct evaluation *e)
 {
-  uint32_t longest = pen_sequences_longest_inputs(e->sequences);
+  uint32_t longest = pen_sequences_longest_inputs(e->data.sequences);
   size_t batch = e->order.batch_sequences;
   struct pen_session_shape shape = {
       .max_tokens = batch * longest,
       .max_micros = 1,
       .max_logit_rows = e->set->dump_logits ? batch * longest : 0,
       .other_bytes = pen_batch_bytes(batch, longest) +
-                     pen_sequences_bytes(e->sequences),
+                     pen_sequences_bytes(e->data.sequences),
       .inference = true};
   int rc = pen_session_open(&e->session, &e->set->model, &e->set->machine,
                             &shape, longest);
@@ -106,7 +81,7 @@ enum { DUMP_IDS, DUMP_DOC_BEGIN, DUMP_LOGITS, DUMP_TENSORS };
 
 static int begin_dump(struct evaluation *e)
 {
-  const struct pen_sequences_counts *c = pen_sequences_counts(e->sequences);
+  const struct pen_sequences_counts *c = pen_sequences_counts(e->data.sequences);
   uint64_t tokens[] = {c->n_inputs}, docs[] = {c->n_sequences + 1};
   uint64_t logits[] = {c->n_inputs, e->session.config.vocab_size};
   struct pen_safetensors_spec specs[DUMP_TENSORS] = {
@@ -150,7 +125,7 @@ static int run(struct evaluation *e, struct pen_evaluate_result *r)
     struct pen_order_step order;
     pen_order_step(&e->order, i, &order);
     size_t n = pen_order_micro(&e->order, &order, 0, e->ids);
-    rc = pen_batch_fill(e->batch, e->sequences, e->ids, n);
+    rc = pen_batch_fill(e->batch, e->data.sequences, e->ids, n);
     if (rc == 0)
       rc = step(e, PEN_STEP_EVAL);
     if (rc < 0)
@@ -181,8 +156,7 @@ int pen_evaluate(const struct pen_evaluate_settings *settings,
   pen_safetensors_abandon(&e.dump);
   pen_session_close(&e.session);
   pen_batch_free(&e.batch);
-  pen_sequences_free(&e.sequences);
-  pen_tokens_close(&e.tokens);
+  pen_dataset_close(&e.data);
   free(e.ids);
   if (rc == 0)
     *ret_result = result;

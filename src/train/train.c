@@ -67,7 +67,7 @@ static int settle_numerics(struct pen_trainer *t)
       .accumulation = t->set.accumulation,
       .head_rows = t->session.params->head_rows,
       .seed = t->set.seed,
-      .data_fingerprint = pen_sequences_fingerprint(t->train.sequences)};
+      .data_fingerprint = pen_sequences_fingerprint(t->train.set.sequences)};
   snprintf(now.gemm, sizeof now.gemm, "%s", gemm->name);
   snprintf(now.gemm_variant, sizeof now.gemm_variant, "%s", gemm->variant());
   if (!t->resumes) {
@@ -89,7 +89,7 @@ static int settle_numerics(struct pen_trainer *t)
 static int open_session(struct pen_trainer *t)
 {
   uint64_t n = t->train.order.n_sequences;
-  if (t->eval.sequences && t->eval.order.n_sequences > n)
+  if (t->eval.set.sequences && t->eval.order.n_sequences > n)
     n = t->eval.order.n_sequences;
   uint64_t micros = (n + t->train.order.batch_sequences - 1) /
                     t->train.order.batch_sequences;
@@ -99,9 +99,9 @@ static int open_session(struct pen_trainer *t)
       .max_micros = micros < t->set.accumulation ? micros : t->set.accumulation,
       .head_rows = t->resumes ? t->numerics.head_rows : 0};
   shape.other_bytes = pen_batch_bytes(t->train.order.batch_sequences, longest) +
-                      pen_sequences_bytes(t->train.sequences);
-  if (t->eval.sequences)
-    shape.other_bytes += pen_sequences_bytes(t->eval.sequences);
+                      pen_sequences_bytes(t->train.set.sequences);
+  if (t->eval.set.sequences)
+    shape.other_bytes += pen_sequences_bytes(t->eval.set.sequences);
   int rc = pen_session_open(&t->session, &t->set.model, &t->set.machine, &shape,
                             t->set.max_length);
   if (rc < 0) {
@@ -129,7 +129,7 @@ static void print_start(const struct pen_trainer *t)
 {
   const struct pen_session *s = &t->session;
   const struct pen_sequences_counts *counts =
-      pen_sequences_counts(t->train.sequences);
+      pen_sequences_counts(t->train.set.sequences);
   const struct pen_placement *p = &s->placement;
   char text[PEN_SIZE_TEXT_BYTES];
   pen_log_info("model: %s, %" PRIu64 " parameters in %zu blocks; computing in "

@@ -4,6 +4,7 @@
 
 #include "src/data/order.h"
 #include "src/train/checkpoint.h"
+#include "src/train/dataset.h"
 #include "src/train/progress.h"
 #include "src/train/rundir.h"
 #include "src/train/runlog.h"
@@ -11,8 +12,7 @@
 
 /* One file of sequences and the order in which they are read. */
 struct pen_trainer_data {
-  struct pen_tokens *tokens;
-  struct pen_sequences *sequences;
+  struct pen_dataset set;
   struct pen_order order;
 };
 

@@ -189,7 +189,7 @@ static bool has_checkpoint(const struct pen_trainer *t)
 static int do_due(struct pen_trainer *t)
 {
   int rc = 0;
-  if (t->eval.sequences && is_due(t->set.eval_steps, t->cursor.step) &&
+  if (t->eval.set.sequences && is_due(t->set.eval_steps, t->cursor.step) &&
       pen_runlog_last_eval_step(t->log) < t->cursor.step)
     rc = evaluate(t);
   if (rc == 0 && is_due(t->set.save_steps, t->cursor.step) &&

@@ -1,0 +1,50 @@
+/* dataset.c: token file and model brought together.
+ *
+ * Main thread, at start.  Disadvantage: config.json is read here and again when
+ * the model is opened. */
+#include "src/train/dataset.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "src/model/config.h"
+
+#define MAX_LENGTH_AUTO 1024
+
+int pen_dataset_open(const char *path, const char *model_dir,
+                     uint32_t *max_length, struct pen_dataset *ret_dataset)
+{
+  uint8_t hash[PEN_SHA256_BYTES];
+  bool has_hash = false;
+  struct pen_model_config config = {0};
+  char file[4096], note[256];
+  snprintf(file, sizeof file, "%s/config.json", model_dir);
+  int rc = pen_model_config_load(file, &config);
+  if (rc == 0)
+    rc = pen_tokens_hash_tokenizer(model_dir, hash, &has_hash);
+  if (rc < 0)
+    return rc;
+  if (*max_length == 0)
+    *max_length = config.max_positions < MAX_LENGTH_AUTO
+                      ? (uint32_t)config.max_positions
+                      : MAX_LENGTH_AUTO;
+  struct pen_tokens_options options = {
+      .vocab_size = (uint32_t)config.vocab_size,
+      .tokenizer_sha256 = has_hash ? hash : NULL};
+  struct pen_sequences_options cut = {.max_length = *max_length};
+  rc = pen_tokens_open(path, &options, &ret_dataset->tokens);
+  if (rc == 0)
+    rc = pen_sequences_create(ret_dataset->tokens, &cut,
+                              &ret_dataset->sequences);
+  if (rc < 0)
+    return rc;
+  if (pen_sequences_note(ret_dataset->sequences, note, sizeof note))
+    pen_log_warn("%s: %s", path, note);
+  return 0;
+}
+
+void pen_dataset_close(struct pen_dataset *dataset)
+{
+  pen_sequences_free(&dataset->sequences);
+  pen_tokens_close(&dataset->tokens);
+}
