@@ -94,7 +94,8 @@ static dnnl_status_t describe(dnnl_memory_desc_t *md, size_t rows, size_t cols,
       md, 2, dims, elem == PEN_ELEM_BF16 ? dnnl_bf16 : dnnl_f32, strides);
 }
 
-static dnnl_status_t make_primitive(struct product *p, dnnl_primitive_attr_t attr)
+static dnnl_status_t make_primitive(struct product *p,
+                                    dnnl_primitive_attr_t attr)
 {
   dnnl_matmul_desc_t desc;
   dnnl_primitive_desc_t pd;
@@ -120,7 +121,8 @@ static dnnl_status_t make_product(struct product *p, const struct shape *s)
   dnnl_primitive_attr_t attr;
   dnnl_post_ops_t ops;
   p->shape = *s;
-  dnnl_status_t st = describe(&p->a, s->m, s->k, s->lda, s->a_trans, s->ab_elem);
+  dnnl_status_t st =
+      describe(&p->a, s->m, s->k, s->lda, s->a_trans, s->ab_elem);
   if (st == dnnl_success)
     st = describe(&p->b, s->k, s->n, s->ldb, s->b_trans, s->ab_elem);
   if (st == dnnl_success)

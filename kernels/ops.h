@@ -38,7 +38,8 @@ struct pen_attention {
   size_t tokens, heads, kv_heads, dim;
   float scale;               /* of q k^T */
   const uint32_t *first_key; /* [tokens], ascending: its document's begin */
-  size_t ldq, ldk, ldv, ldo; /* token strides of q, k, v; of o and its gradient */
+  size_t ldq, ldk, ldv;      /* token strides of q, k and v */
+  size_t ldo;                /* of o and its gradient */
   size_t ldd;                /* of dq, dk and dv */
 };
 

@@ -36,7 +36,8 @@ static struct backward_tile tile_in(float *scratch, size_t dim)
       .lanes_a = scratch,        .lanes_b = scratch + n,
       .rows_a = scratch + 2 * n, .rows_b = scratch + 3 * n,
       .sum_a = scratch + 4 * n,  .sum_b = scratch + 5 * n,
-      .scores = scratch + 6 * n, .dscores = scratch + 6 * n + PEN_TILE * PEN_TILE};
+      .scores = scratch + 6 * n,
+      .dscores = scratch + 6 * n + PEN_TILE * PEN_TILE};
   return f;
 }
 

@@ -104,7 +104,7 @@ void pen_cpu_xent_backward(struct pen_stream *s,
 void pen_cpu_from_f32(struct pen_stream *s, size_t n, const float *x, void *y);
 void pen_cpu_zero_f32(struct pen_stream *s, size_t n, float *x);
 
-/* out [cols] += partials [chunks, cols], chunks in order; columns in parallel. */
+/* out [cols] += partials [chunks, cols], in the order of the chunks. */
 void pen_cpu_sum_partials(struct pen_stream *s, size_t chunks, size_t cols,
                           const float *partials, float *out);
 

@@ -1,4 +1,5 @@
-/* compute.h: the model's own tables, and the functions offload calls on them. */
+/* compute.h: the model's own tables, and the functions offload calls on
+ * them. */
 #ifndef PEN_SRC_MODEL_COMPUTE_H
 #define PEN_SRC_MODEL_COMPUTE_H
 

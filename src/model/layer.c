@@ -1,12 +1,13 @@
 /* layer.c: a decoder layer as the papers write it:
  *
- *   h = x + attention(norm(x));  y = h + W_down swiglu(W_gate norm(h), W_up norm(h))
+ *   h = x + W_o attention(rope(W_qkv norm(x)))
+ *   y = h + W_down swiglu(W_gate norm(h), W_up norm(h))
  *
  * and its backward pass in reverse.  Runs on the compute lane's thread;
  * allocates nothing.  Invariant: what backward reads from `saved` it would
  * recompute with the same bits, because both run the same functions here.
- * Disadvantage: norms and swiglu are computed again in backward even when saved,
- * which costs time to save memory. */
+ * Disadvantage: norms and swiglu are computed again in backward even where the
+ * rest is saved, which costs time to save memory. */
 #include "src/model/layer.h"
 
 #include <math.h>
@@ -55,8 +56,8 @@ static void linear(const struct pen_layer_call *c, const struct pen_linear *l,
   }
 }
 
-/* dW += dy^T x, db += sum of dy, dx [T, in] = dy W.  Several parts add up in dx,
- * which is then fp32. */
+/* dW += dy^T x, db += sum of dy, dx [T, in] = dy W.  Several parts add up in
+ * dx, which is then fp32. */
 static void linear_backward(const struct pen_layer_call *c,
                             const struct pen_linear *l, const void *dy,
                             const void *x, void *dx, enum pen_elem dx_elem,

@@ -70,7 +70,8 @@ static struct driver_options standard_options(enum pen_elem elem)
 {
   struct driver_options o = {
       .elem = elem, .gemm = "reference", .n_threads = 1, .head_rows = 64,
-      .max_tokens = TOKENS_MAX, .max_micros = MICROS_MAX, .logits = PEN_LOGITS_ALL};
+      .max_tokens = TOKENS_MAX, .max_micros = MICROS_MAX,
+      .logits = PEN_LOGITS_ALL};
   return o;
 }
 

@@ -41,7 +41,7 @@ static void fill(struct large *l, size_t tokens, size_t vocab)
 
 static void assert_near(const char *what, double got, double want, double size)
 {
-  /* 17,000 equal terms added in order, each rounded the same way: 17000 / 2^25 */
+  /* 17,000 equal terms, each sum rounded the same way: 17000 / 2^25 */
   if (!(fabs(got - want) <= 5.1e-4 * size))
     fail_msg("%s is %.9g, not %.9g", what, got, want);
 }

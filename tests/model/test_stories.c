@@ -45,7 +45,8 @@ static void open_stories(struct driver *d)
   char path[4096];
   struct driver_options o = {
       .elem = PEN_ELEM_F32, .gemm = "reference", .n_threads = 2,
-      .head_rows = 512, .max_tokens = N_IDS, .max_micros = 1, .logits = PEN_LOGITS_ALL};
+      .head_rows = 512, .max_tokens = N_IDS, .max_micros = 1,
+      .logits = PEN_LOGITS_ALL};
   snprintf(path, sizeof path, "%s",
            test_shared("models/stories260K-hf/model.safetensors"));
   *strrchr(path, '/') = '\0';
