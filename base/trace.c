@@ -1,8 +1,10 @@
 /* trace.c: preallocated events per lane; Chrome trace JSON out.
  *
  * Each lane's array has one writer at a time, so recording takes no lock; the
- * reader (pen_trace_save) runs when the lanes rest.  Invariant: n_events <=
- * capacity.  Disadvantage: the newest events are the ones dropped. */
+ * reader (pen_trace_save) runs when the lanes rest.  A viewer's track holds one
+ * thing at a time, so what overlaps on a lane is spread over several tracks.
+ * Invariant: n_events <= capacity.  Disadvantage: the newest events are the
+ * ones dropped. */
 #include "base/trace.h"
 
 #include <errno.h>
@@ -16,6 +18,7 @@
 #include "base/size.h"
 
 #define LANE_NAME_BYTES 32
+#define TRACKS_MAX 64 /* of one lane */
 
 struct lane {
   struct pen_trace_event *events; /* [capacity] */
@@ -111,11 +114,11 @@ static void put_arg(FILE *f, const char **separator, const char *key,
   *separator = ",";
 }
 
-static void put_event(FILE *f, size_t lane, uint64_t start_ns,
+static void put_event(FILE *f, size_t tid, uint64_t start_ns,
                       const struct pen_trace_event *event)
 {
   fputs(",\n{\"ph\":\"X\",\"pid\":1", f);
-  fprintf(f, ",\"tid\":%zu,\"name\":", lane + 1);
+  fprintf(f, ",\"tid\":%zu,\"name\":", tid);
   put_string(f, event->name ? event->name : "");
   put_us(f, "ts", event->begin_ns - start_ns);
   put_us(f, "dur", event->end_ns > event->begin_ns
@@ -138,28 +141,76 @@ static uint64_t earliest_ns(const struct pen_trace *trace)
   return ns;
 }
 
-static void put_trace(FILE *f, const struct pen_trace *trace)
+static int by_begin(const void *a, const void *b)
+{
+  uint64_t x = ((const struct pen_trace_event *)a)->begin_ns;
+  uint64_t y = ((const struct pen_trace_event *)b)->begin_ns;
+  return (x > y) - (x < y);
+}
+
+/* The first track that is free when the event begins. */
+static size_t take_track(uint64_t free_ns[TRACKS_MAX],
+                         const struct pen_trace_event *event)
+{
+  size_t track = 0;
+  while (track + 1 < TRACKS_MAX && free_ns[track] > event->begin_ns)
+    track++;
+  free_ns[track] = event->end_ns;
+  return track;
+}
+
+/* Tracks of lane i: i + 1, and further ones behind all lanes' first. */
+static size_t tid_of(const struct pen_trace *trace, size_t lane, size_t track)
+{
+  return 1 + lane + track * trace->n_lanes;
+}
+
+static void put_track_name(FILE *f, const struct pen_trace *trace, size_t lane,
+                           size_t track)
+{
+  char name[LANE_NAME_BYTES + 24];
+  size_t tid = tid_of(trace, lane, track);
+  snprintf(name, sizeof name, "%s", trace->lanes[lane].name);
+  if (track)
+    snprintf(name + strlen(name), 24, " %zu", track + 1);
+  fprintf(f, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%zu,"
+          "\"name\":\"thread_name\",\"args\":{\"name\":", tid);
+  put_string(f, name);
+  fprintf(f, "}},\n{\"ph\":\"M\",\"pid\":1,\"tid\":%zu,"
+          "\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}",
+          tid, lane * TRACKS_MAX + track);
+}
+
+static void put_lane(FILE *f, struct pen_trace *trace, size_t lane,
+                     uint64_t start_ns)
+{
+  struct lane *l = &trace->lanes[lane];
+  uint64_t free_ns[TRACKS_MAX] = { 0 };
+  size_t n_tracks = 1;
+  qsort(l->events, l->n_events, sizeof *l->events, by_begin);
+  for (size_t i = 0; i < l->n_events; i++) {
+    size_t track = take_track(free_ns, &l->events[i]);
+    put_event(f, tid_of(trace, lane, track), start_ns, &l->events[i]);
+    if (track >= n_tracks)
+      n_tracks = track + 1;
+  }
+  for (size_t track = 0; track < n_tracks; track++)
+    put_track_name(f, trace, lane, track);
+}
+
+static void put_trace(FILE *f, struct pen_trace *trace)
 {
   uint64_t start_ns = earliest_ns(trace);
   fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
         "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\","
         "\"args\":{\"name\":\"penstock\"}}", f);
-  for (size_t i = 0; i < trace->n_lanes; i++) {
-    fprintf(f, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%zu,"
-            "\"name\":\"thread_name\",\"args\":{\"name\":", i + 1);
-    put_string(f, trace->lanes[i].name);
-    fprintf(f, "}},\n{\"ph\":\"M\",\"pid\":1,\"tid\":%zu,"
-            "\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}",
-            i + 1, i);
-  }
   for (size_t i = 0; i < trace->n_lanes; i++)
-    for (size_t j = 0; j < trace->lanes[i].n_events; j++)
-      put_event(f, i, start_ns, &trace->lanes[i].events[j]);
+    put_lane(f, trace, i, start_ns);
   fprintf(f, "\n],\"otherData\":{\"dropped_events\":%" PRIu64 "}}\n",
           pen_trace_n_dropped(trace));
 }
 
-int pen_trace_save(const struct pen_trace *trace, const char *path)
+int pen_trace_save(struct pen_trace *trace, const char *path)
 {
   size_t n = strlen(path) + sizeof ".tmp";
   char *temporary = malloc(n);

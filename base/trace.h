@@ -17,7 +17,7 @@ struct pen_trace_event {
 };
 
 /* Makes room for n_events_per_lane events on each of n_lanes lanes, all
- * allocated and touched here. */
+ * allocated and touched here: sizeof(struct pen_trace_event) each. */
 int pen_trace_create(size_t n_lanes, size_t n_events_per_lane,
                      struct pen_trace **ret_trace);
 
@@ -35,10 +35,12 @@ void pen_trace_record(struct pen_trace *trace, size_t lane,
 uint64_t pen_trace_n_dropped(const struct pen_trace *trace);
 
 /* Writes Chrome's trace event JSON, which Perfetto opens: one named track per
- * lane, times from the earliest event in microseconds, block, micro and tile
- * as arguments, dropped events in "otherData".  The file appears whole or not
- * at all (temporary file, fsync, rename).  No recording meanwhile. */
-int pen_trace_save(const struct pen_trace *trace, const char *path);
+ * lane, and "NAME 2", "NAME 3" ... for what a lane does at the same time; times
+ * from the earliest event in microseconds, block, micro and tile as arguments,
+ * dropped events in "otherData".  Sorts each lane's events.  The file appears
+ * whole or not at all (temporary file, fsync, rename).  No recording
+ * meanwhile. */
+int pen_trace_save(struct pen_trace *trace, const char *path);
 
 /* Frees; sets NULL. */
 void pen_trace_free(struct pen_trace **trace);

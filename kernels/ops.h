@@ -149,7 +149,7 @@ struct pen_ops {
 const struct pen_ops *pen_ops_host(enum pen_isa isa, enum pen_elem elem);
 
 /* Can the operations run this shape in PEN_STREAM_SCRATCH_BYTES?
- * -PEN_EUNSUPPORTED naming the bound: dim of attention even and at most 512. */
+ * -PEN_EUNSUPPORTED naming the bound: dim of attention even and at most 1,024. */
 int pen_ops_check_shape(size_t heads, size_t kv_heads, size_t dim);
 
 #endif

@@ -31,8 +31,10 @@ static int run_narrow(struct pen_run_lane *lane)
                                    ? "-"
                                    : run->o.workload->blocks[task->block].name,
                                pen_lane_name(lane->lane));
-    if (pen_run_is_on(run, task))
+    if (pen_run_is_on(run, task)) {
       pen_run_record(lane, task, begin_ns);
+      lane->busy_ns += pen_clock_ns() - begin_ns;
+    }
     pen_ticket_retire(&lane->progress, task->ticket);
   }
   return 0;

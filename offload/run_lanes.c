@@ -51,7 +51,6 @@ void pen_run_record(struct pen_run_lane *lane, const struct pen_task *task,
                     uint64_t begin_ns)
 {
   uint64_t end_ns = pen_clock_ns();
-  lane->busy_ns += end_ns - begin_ns;
   struct pen_trace_event event = {.begin_ns = begin_ns,
                                   .end_ns = end_ns,
                                   .name = pen_task_name(task->kind),

@@ -61,6 +61,7 @@ void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,
                        void *ret_addresses[PEN_TASK_ACCESSES_MAX]);
 /* The work of a task, waits and tickets aside; not for transfers. */
 int pen_run_task(struct pen_run *run, const struct pen_task *task);
+/* For the timeline; ends now. */
 void pen_run_record(struct pen_run_lane *lane, const struct pen_task *task,
                     uint64_t begin_ns);
 /* The n-th task of a lane, from 0. */

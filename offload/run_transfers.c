@@ -18,6 +18,7 @@ struct window {
   bool complete[IN_FLIGHT_MAX]; /* by ticket modulo IN_FLIGHT_MAX */
   uint64_t begin_ns[IN_FLIGHT_MAX];
   size_t in_flight;
+  uint64_t busy_from_ns; /* since when any is */
 };
 
 static bool is_transfer(const struct pen_task *t)
@@ -69,7 +70,8 @@ static void complete(struct pen_run_lane *lane, struct window *w,
   pen_poison_release(&run->poison, &run->schedule, t);
   pen_run_record(lane, t, w->begin_ns[ticket % IN_FLIGHT_MAX]);
   w->complete[ticket % IN_FLIGHT_MAX] = true;
-  w->in_flight--;
+  if (--w->in_flight == 0)
+    lane->busy_ns += pen_clock_ns() - w->busy_from_ns;
 }
 
 static int reap(struct pen_run_lane *lane, struct window *w)
@@ -98,7 +100,8 @@ static int issue(struct pen_run_lane *lane, struct window *w,
       return rc;
     }
     w->issued = t->ticket;
-    w->in_flight++;
+    if (w->in_flight++ == 0)
+      w->busy_from_ns = w->begin_ns[at];
     return 0;
   }
   int rc = is_transfer(t) ? 0 : pen_run_task(run, t);
@@ -106,8 +109,11 @@ static int issue(struct pen_run_lane *lane, struct window *w,
     return rc;
   w->issued = t->ticket;
   w->complete[at] = true;
-  if (pen_run_is_on(run, t))
+  if (pen_run_is_on(run, t)) {
     pen_run_record(lane, t, w->begin_ns[at]);
+    if (w->in_flight == 0)
+      lane->busy_ns += pen_clock_ns() - w->begin_ns[at];
+  }
   retire(lane, w);
   return 0;
 }

@@ -156,6 +156,7 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
   fill_wish(&wish, w, shape->inference);
   pen_memory_add(&s->memory, "batches and sequence tables", PEN_TIER_HOST,
                  shape->other_bytes);
+  pen_memory_add(&s->memory, "timeline", PEN_TIER_HOST, shape->trace_bytes);
   pen_memory_add(&s->memory, "libraries, program, stacks (allowance)",
                  PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
   int rc = fit(s, &wish, less(host, s->memory.total[PEN_TIER_HOST]));

@@ -20,6 +20,7 @@ struct pen_session_shape {
   size_t max_logit_rows; /* 0: logits are never asked for */
   size_t head_rows;      /* 0: chosen */
   size_t other_bytes;    /* RAM the caller takes itself (batches, sequences) */
+  size_t trace_bytes;    /* and for a timeline */
   bool inference;
 };
 

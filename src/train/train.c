@@ -97,7 +97,10 @@ static int open_session(struct pen_trainer *t)
   struct pen_session_shape shape = {
       .max_tokens = t->train.order.batch_sequences * longest,
       .max_micros = micros < t->set.accumulation ? micros : t->set.accumulation,
-      .head_rows = t->resumes ? t->numerics.head_rows : 0};
+      .head_rows = t->resumes ? t->numerics.head_rows : 0,
+      .trace_bytes = t->set.trace ? (size_t)PEN_LANES * TRACE_EVENTS_PER_LANE *
+                                        sizeof(struct pen_trace_event)
+                                  : 0};
   shape.other_bytes = pen_batch_bytes(t->train.order.batch_sequences, longest) +
                       pen_sequences_bytes(t->train.set.sequences);
   if (t->eval.set.sequences)

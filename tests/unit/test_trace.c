@@ -55,6 +55,39 @@ static void test_saved_text(void **state)
   rmdir(dir);
 }
 
+/* Transfers in flight together are shown side by side, whatever the order in
+ * which they ended; one that begins as another ends follows it. */
+static void test_overlaps(void **state)
+{
+  static const struct pen_trace_event events[] = {
+    { 2000, 5000, "b", -1, -1, -1 }, { 1000, 6000, "a", -1, -1, -1 },
+    { 6000, 7000, "d", -1, -1, -1 }, { 5000, 6500, "c", -1, -1, -1 },
+  };
+  static const char *const wanted[] = {
+    "\"tid\":1,\"name\":\"a\",\"ts\":0.000,\"dur\":5.000",
+    "\"tid\":3,\"name\":\"b\",\"ts\":1.000,\"dur\":3.000",
+    "\"tid\":3,\"name\":\"c\",\"ts\":4.000,\"dur\":1.500",
+    "\"tid\":1,\"name\":\"d\",\"ts\":5.000,\"dur\":1.000",
+    "\"tid\":3,\"name\":\"thread_name\",\"args\":{\"name\":\"read 2\"}",
+  };
+  char dir[] = "/tmp/pen-trace-XXXXXX", path[64];
+  assert_non_null(mkdtemp(dir));
+  snprintf(path, sizeof path, "%s/t.json", dir);
+  struct pen_trace *trace;
+  test_ok(pen_trace_create(2, 4, &trace));
+  pen_trace_name_lane(trace, 0, "read");
+  for (size_t i = 0; i < 4; i++)
+    pen_trace_record(trace, 0, &events[i]);
+  test_ok(pen_trace_save(trace, path));
+  char *text = read_file(path);
+  for (size_t i = 0; i < 5; i++)
+    assert_non_null(strstr(text, wanted[i]));
+  free(text);
+  pen_trace_free(&trace);
+  unlink(path);
+  rmdir(dir);
+}
+
 static void test_failures(void **state)
 {
   struct pen_trace *trace = NULL;
@@ -89,6 +122,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_saved_text),
+    cmocka_unit_test(test_overlaps),
     cmocka_unit_test(test_failures),
     cmocka_unit_test(test_full_device),
   };
