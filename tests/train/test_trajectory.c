@@ -165,9 +165,7 @@ static void check(enum pen_elem elem, const char *gemm, const char *file,
   struct curve got, want;
   struct pen_session session;
   const struct pen_gemm_library *library;
-  enum pen_isa isa;
-  test_ok(pen_isa_choose(NULL, &isa));
-  if (pen_gemm_find(gemm, isa, elem, &library))
+  if (pen_gemm_find(gemm, elem, &library))
     test_skip("%s", pen_error_text());
   read_stream(&stream);
   read_curve(file, suffix, &want);
