@@ -64,15 +64,15 @@ def includes(text):
             yield number, match.group(1), match.group(2)
 
 
+LAYERS = "docs/ARCHITECTURE.md"
+
+
 def layer_table(root):
-    """Folder -> number, and where that was read."""
-    for source in ("docs/ARCHITECTURE.md", "tests/lint/layers.txt"):
-        if os.path.exists(os.path.join(root, source)):
-            rows = re.findall(r"^\s*\|?\s*`?([a-z][a-z/]*)/`?\s*\|?\s+(\d+)\b",
-                              read(root, source), re.M)
-            if rows:
-                return {folder: int(number) for folder, number in rows}, source
-    return {}, None
+    """Folder -> number, from the rows "| `folder/` | number |" of LAYERS."""
+    if not os.path.exists(os.path.join(root, LAYERS)):
+        return {}
+    rows = re.findall(r"^\| `([a-z][a-z/]*)/` \| (\d+) \|", read(root, LAYERS), re.M)
+    return {folder: int(number) for folder, number in rows}
 
 
 def folder_of(name, table):
@@ -83,9 +83,9 @@ def folder_of(name, table):
 
 
 def rule_layers(root, build):
-    table, source = layer_table(root)
+    table = layer_table(root)
     if not table:
-        yield "no layer table in docs/ARCHITECTURE.md or tests/lint/layers.txt"
+        yield f"no layer table in {LAYERS}"
         return
     for name in code_files(root):
         own = folder_of(name, table)
@@ -99,7 +99,7 @@ def rule_layers(root, build):
                 continue  # tests, benches: they may see all
             other = folder_of(path, table)
             if other is None:
-                yield f"{name}:{number}: {path} is in no layer of {source}"
+                yield f"{name}:{number}: {path} is in no layer of {LAYERS}"
             elif other != own and table[other] >= table[own]:
                 yield (f"{name}:{number}: {own} ({table[own]}) includes {path} of "
                        f"{other} ({table[other]})")
