@@ -57,6 +57,19 @@ static void use_work(struct pen_emit *e)
   pen_emit_write(e, e->l->work);
 }
 
+/* The rows of one micro-batch lie anywhere in the embedding: each of its blocks
+ * is taken to hold an equal part of them.  `sums`: they are added to fp32. */
+static void charge_rows(struct pen_emit *e, uint32_t act, bool sums)
+{
+  size_t n_blocks = e->w->rows_end - e->w->rows_begin;
+  uint64_t bytes = e->l->slots[act].bytes / n_blocks;
+  uint64_t fp32 = bytes / e->w->weight_elem_bytes * sizeof(float);
+  if (sums)
+    pen_emit_traffic(e, bytes + fp32, fp32);
+  else
+    pen_emit_traffic(e, bytes, bytes);
+}
+
 /* The batch's embedding rows: found on the host, then up. */
 static void emit_gather(struct pen_emit *e, struct span g)
 {
@@ -73,6 +86,7 @@ static void emit_gather(struct pen_emit *e, struct span g)
                     micro_at(g, j));
       read_weight(e, b, w);
       pen_emit_write(e, x[j]);
+      charge_rows(e, x[j], false);
     }
   }
   for (size_t j = 0; up && j < g.count; j++) {
@@ -203,6 +217,12 @@ static void close_sum(struct pen_emit *e, size_t block, uint32_t sum,
     emit_finish(e, block, sum, false);
 }
 
+static void modify_sum(struct pen_emit *e, size_t block, uint32_t sum)
+{
+  pen_emit_modify(e, sum);
+  pen_emit_modified(e, sum, e->w->blocks[block].elems * sizeof(float));
+}
+
 static void emit_head_backward(struct pen_emit *e, struct span g, bool last)
 {
   const struct pen_layout *l = e->l;
@@ -223,7 +243,7 @@ static void emit_head_backward(struct pen_emit *e, struct span g, bool last)
         pen_emit_write(e, l->dhead[j]);
       else
         pen_emit_modify(e, l->dhead[j]);
-      pen_emit_modify(e, sum);
+      modify_sum(e, b, sum);
       use_work(e);
     }
     close_sum(e, b, sum, last);
@@ -254,7 +274,7 @@ static void emit_backward_block(struct pen_emit *e, struct span g, size_t body,
     read_weight(e, block, w);
     pen_emit_read(e, x);
     pen_emit_modify(e, l->d[j]);
-    pen_emit_modify(e, sum);
+    modify_sum(e, block, sum);
     use_work(e);
     if (saved != PEN_NONE)
       pen_emit_read(e, saved);
@@ -279,6 +299,7 @@ static void emit_scatter(struct pen_emit *e, struct span g)
                     micro_at(g, j));
       pen_emit_read(e, d);
       pen_emit_modify(e, l->rows_sum[b]);
+      charge_rows(e, d, true);
     }
   }
 }

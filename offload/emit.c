@@ -72,6 +72,19 @@ static void wait_for(struct pen_task *task, const uint32_t tickets[PEN_LANES])
   }
 }
 
+/* An access is traffic to RAM, but for bytes on drives and working memory. */
+static void count_traffic(const struct pen_emit *e, struct pen_task *task,
+                          uint32_t slot, enum pen_access_mode mode,
+                          uint64_t bytes)
+{
+  if (e->l->slots[slot].tier == PEN_TIER_NVME || slot == e->l->work)
+    return;
+  if (mode != PEN_ACCESS_WRITE)
+    task->cost.dram_read_bytes += bytes;
+  if (mode != PEN_ACCESS_READ)
+    task->cost.dram_written_bytes += bytes;
+}
+
 static void use(struct pen_emit *e, uint32_t slot, enum pen_access_mode mode,
                 uint64_t offset, uint64_t bytes)
 {
@@ -86,6 +99,7 @@ static void use(struct pen_emit *e, uint32_t slot, enum pen_access_mode mode,
   s->accesses[s->n_accesses++] =
       (struct pen_access){slot, e->carry->generation[slot], mode, offset, bytes};
   task->n_accesses++;
+  count_traffic(e, task, slot, mode, bytes);
   if (mode == PEN_ACCESS_READ) {
     wait_for(task, u->writers);
     u->readers[task->lane] = task->ticket;
@@ -136,6 +150,26 @@ void pen_emit_modify(struct pen_emit *e, uint32_t slot)
 {
   pen_emit_renew(e, slot);
   use(e, slot, PEN_ACCESS_MODIFY, 0, e->l->slots[slot].bytes);
+}
+
+void pen_emit_modified(struct pen_emit *e, uint32_t slot, uint64_t bytes)
+{
+  if (e->rc < 0)
+    return;
+  struct pen_cost *cost = &e->s->tasks[e->s->n_tasks - 1].cost;
+  uint64_t untouched = e->l->slots[slot].bytes - bytes;
+  cost->dram_read_bytes -= untouched;
+  cost->dram_written_bytes -= untouched;
+}
+
+void pen_emit_traffic(struct pen_emit *e, uint64_t read_bytes,
+                      uint64_t written_bytes)
+{
+  if (e->rc < 0)
+    return;
+  struct pen_cost *cost = &e->s->tasks[e->s->n_tasks - 1].cost;
+  cost->dram_read_bytes = read_bytes;
+  cost->dram_written_bytes = written_bytes;
 }
 
 uint32_t pen_emit_find(const struct pen_emit *e, struct pen_ring ring,

@@ -239,8 +239,11 @@ static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
                        tile->block, PEN_NONE);
   pen_emit_read_part(e, grad, grad == grad_home ? offset : 0, bytes);
   pen_emit_modify(e, state);
+  pen_emit_modified(e, state, state_bytes);
   pen_emit_write_part(e, weights, offset, bytes);
   set_tile(e, task, number, 0);
+  if (e->rc == 0)
+    e->s->tasks[task].cost.update_elems = tile->elems;
   if (tile->state_home == PEN_NONE) {
     task = pen_emit_task(e, PEN_TASK_WRITE_TILE, PEN_LANE_WRITE, apply,
                          tile->block, PEN_NONE);

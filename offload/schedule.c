@@ -117,6 +117,9 @@ struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule)
     sum.flops += cost->flops;
     sum.link_bytes += cost->link_bytes;
     sum.nvme_bytes += cost->nvme_bytes;
+    sum.dram_read_bytes += cost->dram_read_bytes;
+    sum.dram_written_bytes += cost->dram_written_bytes;
+    sum.update_elems += cost->update_elems;
   }
   return sum;
 }

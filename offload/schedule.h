@@ -96,11 +96,17 @@ struct pen_access {
   uint64_t bytes;
 };
 
-/* What a task costs each resource. */
+/* What a task asks of each resource. */
 struct pen_cost {
   double flops;
   uint64_t link_bytes;
   uint64_t nvme_bytes;
+  /* What it reads and writes of RAM, from its accesses.  The device's slots
+   * count too: every device there is lies in this machine's RAM.  A call's
+   * working memory does not: it stays in caches, or is part of what a measured
+   * rate of products includes. */
+  uint64_t dram_read_bytes, dram_written_bytes;
+  uint64_t update_elems; /* parameters that AdamW updates */
 };
 
 struct pen_task {

@@ -1,0 +1,174 @@
+/* demand.c: from a task's cost to parts of a machine.
+ *
+ * A task lasts as long as its slowest resource (a roofline); threads bound it
+ * from above.  Pure; any thread.  Disadvantages: a thread that waits for memory
+ * is taken to leave its core to others; checksums and the kernel's share of I/O
+ * are not counted. */
+#include "offload/demand.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* Seconds of each resource a task needs, alone. */
+struct needs {
+  double s[PEN_SHARE_RESOURCES_MAX];
+  double core_s;  /* on one core after the other */
+  double at_least; /* seconds, for want of threads */
+};
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static int unknown(const char *rate, const char *bench)
+{
+  return pen_error_set(PEN_EUSAGE,
+                       "the machine profile does not say how fast its %s is; "
+                       "run penstock bench %s, or add it",
+                       rate, bench);
+}
+
+static int add(double amount, double rate, const char *name,
+               const char *bench, double *seconds)
+{
+  if (amount <= 0)
+    return 0;
+  if (rate <= 0)
+    return unknown(name, bench);
+  *seconds += amount / rate;
+  return 0;
+}
+
+/* Products, on as many cores as there are threads for. */
+static int add_flops(const struct pen_demand_options *o, double flops,
+                     struct needs *n)
+{
+  const struct pen_machine *m = o->machine;
+  bool bf16 = o->elem_bytes == 2;
+  double core = bf16 ? m->bf16_core : m->fp32_core;
+  double all = bf16 ? m->bf16_all : m->fp32_all;
+  if (flops <= 0)
+    return 0;
+  if (core <= 0 || all <= 0)
+    return unknown(bf16 ? "bf16 product" : "fp32 product", "gemm");
+  size_t threads = least(o->threads, m->cores);
+  double seconds = flops / fmin(core * (double)threads, all);
+  n->at_least = seconds;
+  n->core_s = seconds * (double)threads;
+  return 0;
+}
+
+static int add_update(const struct pen_demand_options *o, double elems,
+                      struct needs *n)
+{
+  double core = o->machine->adam_core;
+  if (elems <= 0)
+    return 0;
+  if (core <= 0)
+    return unknown("AdamW", "adam");
+  n->core_s = elems / core;
+  n->at_least = n->core_s / (double)least(o->update_threads, o->machine->cores);
+  return 0;
+}
+
+static int add_memory(const struct pen_demand_options *o,
+                      const struct pen_cost *cost, struct needs *n)
+{
+  const struct pen_machine *m = o->machine;
+  double read = (double)cost->dram_read_bytes;
+  double written = (double)cost->dram_written_bytes;
+  double *s = &n->s[PEN_RESOURCE_DRAM];
+  if (cost->update_elems)
+    return add(read + written, m->dram_update, "memory in AdamW's mix",
+               "memory", s);
+  int rc = add(read, m->dram_read, "memory, read,", "memory", s);
+  return rc < 0 ? rc : add(written, m->dram_write, "memory, written,",
+                           "memory", s);
+}
+
+static int add_drives(const struct pen_machine *m, const struct pen_task *t,
+                      struct needs *n, double *delay_s)
+{
+  bool writes = t->lane == PEN_LANE_WRITE;
+  if (!t->cost.nvme_bytes && t->kind != PEN_TASK_COMMIT)
+    return 0;
+  if (!m->n_drives)
+    return unknown("drive", "nvme DIR");
+  double part = (double)t->cost.nvme_bytes / (double)m->n_drives;
+  int rc = 0;
+  for (size_t d = 0; rc == 0 && d < m->n_drives; d++) {
+    const struct pen_machine_drive *drive = &m->drives[d];
+    double *s = &n->s[PEN_RESOURCE_DRIVES + d * PEN_DRIVE_RESOURCES];
+    double *one = &s[writes ? PEN_DRIVE_WRITE : PEN_DRIVE_READ];
+    rc = add(part, writes ? drive->write : drive->read, "drive", "nvme DIR",
+             one);
+    s[PEN_DRIVE_BOTH] = *one * fmin(1, pen_demand_mixing(drive));
+    /* A commit syncs the data, then the manifest. */
+    double delay = t->kind == PEN_TASK_COMMIT ? 2 * drive->sync_s
+                                              : drive->latency_s;
+    *delay_s = fmax(*delay_s, delay);
+  }
+  return rc;
+}
+
+int pen_demand_of(const struct pen_demand_options *options,
+                  const struct pen_task *task, struct pen_demand *ret_demand)
+{
+  const struct pen_machine *m = options->machine;
+  size_t n_resources = pen_demand_n_resources(m);
+  struct pen_demand d = {0};
+  struct needs n = {.core_s = 0};
+  bool uploads = task->lane == PEN_LANE_UPLOAD;
+  int rc = add_flops(options, task->cost.flops, &n);
+  if (rc == 0)
+    rc = add_update(options, (double)task->cost.update_elems, &n);
+  if (rc == 0)
+    rc = add_memory(options, &task->cost, &n);
+  if (rc == 0)
+    rc = add((double)task->cost.link_bytes, uploads ? m->upload : m->download,
+             uploads ? "upload" : "download", "memory",
+             &n.s[uploads ? PEN_RESOURCE_UPLOAD : PEN_RESOURCE_DOWNLOAD]);
+  if (rc == 0)
+    rc = add_drives(m, task, &n, &d.delay_s);
+  if (rc < 0)
+    return rc;
+  d.seconds = n.at_least;
+  for (size_t r = 0; r < n_resources; r++)
+    d.seconds = fmax(d.seconds, n.s[r]);
+  /* What only moves bytes keeps one core at it; drives move theirs alone. */
+  if (n.core_s == 0 && task->cost.nvme_bytes == 0)
+    n.core_s = d.seconds;
+  n.s[PEN_RESOURCE_CORES] = n.core_s / (double)m->cores;
+  for (size_t r = 0; d.seconds > 0 && r < n_resources; r++)
+    d.share.part[r] = n.s[r] / d.seconds;
+  *ret_demand = d;
+  return 0;
+}
+
+size_t pen_demand_n_resources(const struct pen_machine *machine)
+{
+  return PEN_RESOURCE_DRIVES + machine->n_drives * PEN_DRIVE_RESOURCES;
+}
+
+double pen_demand_mixing(const struct pen_machine_drive *drive)
+{
+  if (drive->mixed <= 0 || drive->read <= 0 || drive->write <= 0)
+    return 1;
+  return 2 / (drive->mixed * (1 / drive->read + 1 / drive->write));
+}
+
+void pen_resource_name(size_t resource, char ret_text[PEN_RESOURCE_TEXT_BYTES])
+{
+  static const char *const names[] = {"cores", "memory", "upload link",
+                                      "download link"};
+  static const char *const uses[] = {"reads", "writes", "reads and writes"};
+  if (resource < PEN_RESOURCE_DRIVES) {
+    snprintf(ret_text, PEN_RESOURCE_TEXT_BYTES, "%s", names[resource]);
+    return;
+  }
+  resource -= PEN_RESOURCE_DRIVES;
+  snprintf(ret_text, PEN_RESOURCE_TEXT_BYTES, "drive %zu %s",
+           resource / PEN_DRIVE_RESOURCES + 1,
+           uses[resource % PEN_DRIVE_RESOURCES]);
+}

@@ -1,0 +1,54 @@
+/* machine.h: what a machine can do, as measured or described: the profile that
+ * the simulator reads.
+ *
+ * As text it is JSON (docs/FORMATS.md, "Machine profile").  Rates are of what
+ * can be sustained; 0: not known. */
+#ifndef PEN_OFFLOAD_MACHINE_H
+#define PEN_OFFLOAD_MACHINE_H
+
+#include <stddef.h>
+
+#include "io/json.h"
+#include "io/json_write.h"
+
+#define PEN_MACHINE_DRIVES_MAX 16
+#define PEN_MACHINE_PATH_BYTES 256
+#define PEN_MACHINE_VERSION 1
+
+/* Bytes a second, both directions of a direct transfer. */
+struct pen_machine_drive {
+  char path[PEN_MACHINE_PATH_BYTES]; /* directory it was measured in */
+  double read, write; /* alone */
+  double mixed;       /* sum of both, reading and writing as many bytes */
+  double latency_s;   /* of one small read */
+  double sync_s;      /* of one fdatasync after a write */
+};
+
+struct pen_machine {
+  char name[64];
+  size_t cores;
+  double fp32_core, fp32_all; /* products, FLOP/s: one core, all cores */
+  double bf16_core, bf16_all;
+  double dram_read, dram_write; /* bytes/s, all cores, one direction alone */
+  double dram_update; /* bytes/s, read and written in AdamW's mix */
+  double upload, download; /* bytes/s to and from the device */
+  double adam_core;   /* parameters/s of one thread of AdamW, bf16 weights */
+  size_t n_drives;
+  struct pen_machine_drive drives[PEN_MACHINE_DRIVES_MAX];
+};
+
+/* Reads a profile.  -PEN_EFORMAT names the key: unknown ones, negative or
+ * non-finite rates, no cores, more drives than fit, another version.  Keys left
+ * out are not known. */
+int pen_machine_parse(const struct pen_json *json,
+                      struct pen_machine *ret_machine);
+int pen_machine_load(const char *path, struct pen_machine *ret_machine);
+
+/* Writes it as a member `key` (NULL: the document itself); reading it back
+ * gives the same numbers to the bit.  What is not known is left out. */
+void pen_machine_write(const struct pen_machine *machine,
+                       struct pen_json_writer *writer, const char *key);
+/* As a file: whole or not at all. */
+int pen_machine_save(const struct pen_machine *machine, const char *path);
+
+#endif
