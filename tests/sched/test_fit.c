@@ -1,0 +1,154 @@
+/* The placement rule: as close as it fits, what was wished for is not moved, and
+ * what cannot fit says by how many bytes. */
+#include "tests/test.h"
+
+#include "offload/fit.h"
+#include "tests/sched/toy.h"
+
+static struct pen_fit_wish plain_wish(void)
+{
+  return (struct pen_fit_wish){.unified = true,
+                               .recompute_blocks = PEN_FIT_RECOMPUTE_AUTO,
+                               .tile_elems = PEN_NORM_CHUNK_ELEMS,
+                               .weight_slots = 2,
+                               .gradient_slots = 2,
+                               .tile_slots = 2,
+                               .activation_slots = 3};
+}
+
+static uint64_t bytes_of(const struct toy *toy, const struct pen_placement *p,
+                         enum pen_tier tier)
+{
+  struct pen_layout l;
+  test_ok(pen_layout_init(&l, &toy->workload, p));
+  uint64_t bytes = l.tier_bytes[tier];
+  pen_layout_done(&l);
+  return bytes;
+}
+
+static void test_enough_memory_moves_nothing(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, true, 3);
+  struct pen_fit_wish wish = plain_wish();
+  struct pen_fit_limits limits = {.host_bytes = PEN_ALL_BYTES,
+                                  .has_nvme = true};
+  struct pen_placement p;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_int_equal(p.recompute_blocks, 0);
+  assert_int_equal(bytes_of(&toy, &p, PEN_TIER_NVME), 0);
+  assert_int_equal(bytes_of(&toy, &p, PEN_TIER_DEVICE), 0);
+}
+
+/* From what all takes down to what is least: each limit is kept, and as much
+ * stays in RAM as fits. */
+static void test_every_limit_is_kept(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, false, 3);
+  struct pen_fit_wish wish = plain_wish();
+  struct pen_fit_limits limits = {.host_bytes = PEN_ALL_BYTES,
+                                  .has_nvme = true};
+  struct pen_placement p;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  uint64_t all = bytes_of(&toy, &p, PEN_TIER_HOST), fitted = 0, spilled = 0;
+  for (int percent = 99; percent > 0; percent--) {
+    limits.host_bytes = all * (uint64_t)percent / 100;
+    int rc = pen_fit(&toy.workload, &wish, &limits, &p);
+    if (rc == -PEN_ENOFIT) {
+      pen_error_clear();
+      break;
+    }
+    test_ok(rc);
+    fitted++;
+    assert_true(bytes_of(&toy, &p, PEN_TIER_HOST) <= limits.host_bytes);
+    uint64_t on_drives = bytes_of(&toy, &p, PEN_TIER_NVME);
+    if (p.state_host_bytes == 0 || on_drives)
+      spilled++;
+  }
+  assert_true(fitted > 10);
+  assert_true(spilled > 0);
+}
+
+static void test_without_drives_it_says_so(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, true, 2);
+  struct pen_fit_wish wish = plain_wish();
+  struct pen_fit_limits limits = {.host_bytes = 100000};
+  struct pen_placement p;
+  test_fails(pen_fit(&toy.workload, &wish, &limits, &p), PEN_ENOFIT,
+             "--nvme-path");
+  /* The number it names is the number that is missing. */
+  uint64_t need = bytes_of(&toy, &p, PEN_TIER_HOST);
+  char expected[64];
+  snprintf(expected, sizeof expected, "(%llu bytes) more than there is",
+           (unsigned long long)(need - limits.host_bytes));
+  test_fails(pen_fit(&toy.workload, &wish, &limits, &p), PEN_ENOFIT, expected);
+  limits.host_bytes = need;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+}
+
+static void test_a_wish_is_not_moved(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, true, 2);
+  struct pen_fit_wish wish = plain_wish();
+  struct pen_fit_limits limits = {.host_bytes = PEN_ALL_BYTES,
+                                  .has_nvme = true};
+  struct pen_placement p;
+  wish.state = PEN_FIT_HOST;
+  wish.gradients = PEN_FIT_HOST;
+  wish.weights = PEN_FIT_HOST;
+  wish.recompute_blocks = 0;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  limits.host_bytes = bytes_of(&toy, &p, PEN_TIER_HOST) / 2;
+  test_fails(pen_fit(&toy.workload, &wish, &limits, &p), PEN_ENOFIT,
+             "does not fit");
+  assert_true(p.state_host_bytes == PEN_ALL_BYTES);
+
+  wish = plain_wish();
+  wish.state = PEN_FIT_NVME;
+  limits.host_bytes = PEN_ALL_BYTES;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_int_equal(p.state_host_bytes, 0);
+  assert_true(p.weights_host_bytes == PEN_ALL_BYTES);
+}
+
+static void test_a_small_device_holds_what_it_can(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, false, 2);
+  struct pen_fit_wish wish = plain_wish();
+  wish.unified = false;
+  wish.weight_slots = 1;
+  struct pen_fit_limits limits = {.device_bytes = PEN_ALL_BYTES,
+                                  .host_bytes = PEN_ALL_BYTES};
+  struct pen_placement p;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  uint64_t all = bytes_of(&toy, &p, PEN_TIER_DEVICE);
+  limits.device_bytes = all - 100000;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  uint64_t now = bytes_of(&toy, &p, PEN_TIER_DEVICE);
+  assert_true(now <= limits.device_bytes);
+  limits.device_bytes = 4096;
+  test_fails(pen_fit(&toy.workload, &wish, &limits, &p), PEN_ENOFIT,
+             "--device-memory");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_enough_memory_moves_nothing),
+      cmocka_unit_test(test_every_limit_is_kept),
+      cmocka_unit_test(test_without_drives_it_says_so),
+      cmocka_unit_test(test_a_wish_is_not_moved),
+      cmocka_unit_test(test_a_small_device_holds_what_it_can),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
