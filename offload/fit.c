@@ -82,16 +82,22 @@ static int choose_group(struct fitter *f)
 }
 
 /* Lowers a budget by what is too much in `tier`; what it held before is `held`
- * at most.  Repeats, since rings appear when the first piece leaves. */
+ * at most.  Repeats, since rings appear when the first piece leaves; where they
+ * are larger than what left, the budget stays as it was. */
 static int squeeze(struct fitter *f, uint64_t *budget, uint64_t held,
                    enum pen_tier tier)
 {
+  uint64_t budget_before = *budget, bytes_before = f->tier_bytes[tier];
   int rc = 0;
   if (*budget > held)
     *budget = held;
   while (rc == 0 && excess(f, tier) && *budget > 0) {
     uint64_t over = excess(f, tier);
     *budget = *budget > over ? *budget - over : 0;
+    rc = measure(f);
+  }
+  if (rc == 0 && f->tier_bytes[tier] > bytes_before) {
+    *budget = budget_before;
     rc = measure(f);
   }
   return rc;
@@ -138,12 +144,12 @@ static int relieve_host(struct fitter *f)
   if (rc == 0 && f->wish->weights == PEN_FIT_AUTO)
     rc = squeeze(f, &p->weights_host_bytes, held_bytes(f, elem),
                  PEN_TIER_HOST);
-  if (f->wish->unified && f->wish->activations == PEN_FIT_AUTO)
+  if (rc < 0 || f->wish->activations != PEN_FIT_AUTO || !excess(f, PEN_TIER_HOST))
+    return rc;
+  if (f->wish->unified) /* there both budgets are RAM */
     p->activations_device_bytes = 0;
-  if (rc == 0 && f->wish->activations == PEN_FIT_AUTO)
-    rc = squeeze(f, &p->activations_host_bytes, held_activations(f),
+  return squeeze(f, &p->activations_host_bytes, held_activations(f),
                  PEN_TIER_HOST);
-  return rc;
 }
 
 static int no_fit(const struct fitter *f)
