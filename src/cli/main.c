@@ -13,6 +13,8 @@
 static const struct pen_verb verbs[] = {
   { "train", PEN_VERB_TRAIN, "fine-tune or pretrain; --resume goes on from the "
     "newest committed state", "config", pen_verb_train },
+  { "plan", PEN_VERB_PLAN, "what train would take, how long its steps would "
+    "last and what binds", "config", pen_verb_plan },
   { "eval", PEN_VERB_EVAL, "loss and perplexity of a model on data", NULL,
     pen_verb_eval },
   { "generate", PEN_VERB_GENERATE, "text from a model", NULL,

@@ -70,7 +70,7 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
 {
   if (config->require_simd && strcmp(config->isa, "scalar") == 0)
     return contradiction("--require-simd", "--isa scalar", "drop one");
-  if (verb == PEN_VERB_TRAIN)
+  if (verb == PEN_VERB_TRAIN || verb == PEN_VERB_PLAN)
     return check_train(config);
   if (verb == PEN_VERB_GENERATE && config->greedy && config->temperature != 1)
     return contradiction("--greedy", "--temperature",

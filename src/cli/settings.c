@@ -76,6 +76,60 @@ void pen_settings_machine(const struct pen_config *config,
                .tile_slots = config->tile_slots}};
 }
 
+static bool was_given(const struct pen_config *c, const char *name)
+{
+  return pen_option_source(c->options, name) != PEN_OPTION_DEFAULT;
+}
+
+void pen_settings_train(const struct pen_config *c,
+                        struct pen_train_settings *s)
+{
+  pen_settings_model(c, &s->model);
+  pen_settings_machine(c, &s->machine);
+  s->output_dir = c->output_dir;
+  s->resume = c->resume;
+  s->overwrite = c->overwrite;
+  s->dry_run = c->dry_run;
+  s->max_length = (uint32_t)c->max_length;
+  s->batch_sequences = c->per_device_train_batch_size;
+  s->accumulation = c->gradient_accumulation_steps;
+  s->epochs = c->num_train_epochs;
+  s->max_steps = c->max_steps;
+  s->seed = c->seed;
+  s->lr_shape = (enum pen_lr_shape)c->lr_scheduler_type;
+  s->lr = c->learning_rate;
+  s->min_lr = c->min_lr;
+  s->warmup = c->warmup_steps;
+  s->decay_steps = c->lr_decay_steps;
+  s->max_grad_norm = c->max_grad_norm;
+  s->weight_decay = c->weight_decay;
+  s->beta1 = c->adam_beta1;
+  s->beta2 = c->adam_beta2;
+  s->eps = c->adam_epsilon;
+  s->max_skips = c->max_skips;
+  s->logging_steps = c->logging_steps;
+  s->eval_steps = c->eval_steps;
+  s->save_steps = c->save_steps;
+  s->save_total_limit = c->save_total_limit;
+  s->durable = c->durability == PEN_CONFIG_DURABILITY_STEP;
+  s->commit_interval = c->commit_interval;
+  s->discard_state = c->state_after_run == PEN_CONFIG_STATE_DISCARD;
+  s->trace = c->trace;
+  s->gave_max_length = was_given(c, "max-length") && c->max_length;
+  s->gave_batch = was_given(c, "per-device-train-batch-size");
+  s->gave_accumulation = was_given(c, "gradient-accumulation-steps");
+  s->gave_dtype = was_given(c, "dtype");
+  s->gave_gemm = was_given(c, "gemm");
+  s->gave_seed = was_given(c, "seed");
+}
+
+/* The enums of the two sides count alike. */
+_Static_assert((int)PEN_CONFIG_SCHEDULE_CONSTANT == (int)PEN_LR_CONSTANT &&
+                   (int)PEN_CONFIG_SCHEDULE_LINEAR == (int)PEN_LR_LINEAR &&
+                   (int)PEN_CONFIG_SCHEDULE_COSINE == (int)PEN_LR_COSINE &&
+                   (int)PEN_CONFIG_SCHEDULE_WSD == (int)PEN_LR_WSD,
+               "schedules");
+
 int pen_settings_tokens(const char *data, const char *model_dir,
                         const char *cache_dir, char **ret_path)
 {

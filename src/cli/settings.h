@@ -12,6 +12,10 @@ void pen_settings_model(const struct pen_config *config,
 void pen_settings_machine(const struct pen_config *config,
                           struct pen_machine_settings *ret_machine);
 
+/* All of a training run but its model's place, its data and its stop flag. */
+void pen_settings_train(const struct pen_config *config,
+                        struct pen_train_settings *ret_settings);
+
 /* The token file for `data`: itself if it is one, or raw bytes for a model
  * without a tokenizer; text is prepared with the model's tokenizer into
  * cache_dir first.  Caller frees. */

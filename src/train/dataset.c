@@ -7,9 +7,15 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "src/model/config.h"
 
 #define MAX_LENGTH_AUTO 1024
+
+uint32_t pen_dataset_length(const struct pen_model_config *config)
+{
+  return config->max_positions < MAX_LENGTH_AUTO
+             ? (uint32_t)config->max_positions
+             : MAX_LENGTH_AUTO;
+}
 
 int pen_dataset_open(const char *path, const char *model_dir,
                      uint32_t *max_length, struct pen_dataset *ret_dataset)
@@ -25,9 +31,7 @@ int pen_dataset_open(const char *path, const char *model_dir,
   if (rc < 0)
     return rc;
   if (*max_length == 0)
-    *max_length = config.max_positions < MAX_LENGTH_AUTO
-                      ? (uint32_t)config.max_positions
-                      : MAX_LENGTH_AUTO;
+    *max_length = pen_dataset_length(&config);
   struct pen_tokens_options options = {
       .vocab_size = (uint32_t)config.vocab_size,
       .tokenizer_sha256 = has_hash ? hash : NULL};

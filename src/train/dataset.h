@@ -3,6 +3,7 @@
 #define PEN_SRC_TRAIN_DATASET_H
 
 #include "src/data/sequences.h"
+#include "src/model/config.h"
 
 struct pen_dataset {
   struct pen_tokens *tokens;
@@ -15,6 +16,8 @@ struct pen_dataset {
  * pen_dataset_close is right. */
 int pen_dataset_open(const char *path, const char *model_dir,
                      uint32_t *max_length, struct pen_dataset *ret_dataset);
+/* What max_length 0 becomes for this model. */
+uint32_t pen_dataset_length(const struct pen_model_config *config);
 void pen_dataset_close(struct pen_dataset *dataset);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/thread.h"
@@ -27,27 +28,57 @@ static size_t choose_head_rows(const struct pen_model_config *c)
   return rows < c->vocab_size ? rows : c->vocab_size;
 }
 
+int pen_session_config_path(const char *model, char *ret_path, size_t bytes,
+                            bool *ret_is_config)
+{
+  struct stat st;
+  *ret_is_config = stat(model, &st) == 0 && S_ISREG(st.st_mode);
+  int n = snprintf(ret_path, bytes, "%s%s", model,
+                   *ret_is_config ? "" : "/config.json");
+  if (n < 0 || (size_t)n >= bytes)
+    return pen_error_set(PEN_EUSAGE, "the path of %.64s... is too long", model);
+  return 0;
+}
+
+static enum pen_elem elem_of(enum pen_file_dtype dtype)
+{
+  return dtype == PEN_FILE_F32 || dtype == PEN_FILE_F64 ? PEN_ELEM_F32
+                                                        : PEN_ELEM_BF16;
+}
+
+/* The table of parameters from the config alone. */
+static int open_config(struct pen_session *s,
+                       const struct pen_model_settings *model,
+                       const struct pen_session_shape *shape)
+{
+  size_t rows = shape->head_rows ? shape->head_rows
+                                 : choose_head_rows(&s->config);
+  s->elem = model->any_elem ? elem_of(s->config.dtype) : model->elem;
+  if (model->untie)
+    s->config.tied = false;
+  return pen_params_build(&s->config, rows, 0, &s->params);
+}
+
 static int open_model(struct pen_session *s,
                       const struct pen_model_settings *model,
                       const struct pen_session_shape *shape, size_t max_length)
 {
   char path[4096];
-  snprintf(path, sizeof path, "%s/config.json", model->dir);
-  int rc = pen_model_config_load(path, &s->config);
+  bool is_config = false;
+  int rc = pen_session_config_path(model->dir, path, sizeof path, &is_config);
+  if (rc == 0)
+    rc = pen_model_config_load(path, &s->config);
   if (rc == 0)
     rc = pen_model_config_check_length(&s->config, max_length);
+  if (rc == 0 && is_config && shape->config_only)
+    return open_config(s, model, shape);
   if (rc == 0)
     rc = pen_hfdir_open(model->dir, model->lenient, &s->dir);
   if (rc < 0)
     return rc;
   size_t rows = shape->head_rows ? shape->head_rows
                                  : choose_head_rows(&s->config);
-  s->elem = model->elem;
-  if (model->any_elem)
-    s->elem = pen_hfdir_dtype(s->dir) == PEN_FILE_F32 ||
-                      pen_hfdir_dtype(s->dir) == PEN_FILE_F64
-                  ? PEN_ELEM_F32
-                  : PEN_ELEM_BF16;
+  s->elem = model->any_elem ? elem_of(pen_hfdir_dtype(s->dir)) : model->elem;
   return pen_params_open(&s->config, s->dir, rows, model->untie, &s->params);
 }
 

@@ -22,6 +22,7 @@ struct pen_session_shape {
   size_t other_bytes;    /* RAM the caller takes itself (batches, sequences) */
   size_t trace_bytes;    /* and for a timeline */
   bool inference;
+  bool config_only; /* plan: the model may be a config.json without weights */
 };
 
 /* Parts in the order they are made; the struct is the caller's to read. */
@@ -30,7 +31,7 @@ struct pen_session {
   enum pen_isa isa;
   enum pen_elem elem;
   struct pen_model_config config;
-  struct pen_hfdir *dir;
+  struct pen_hfdir *dir; /* NULL: only its config is known */
   struct pen_params *params;
   struct pen_pool *pool, *update_pool;
   struct pen_model *model;
@@ -52,6 +53,10 @@ int pen_session_open(struct pen_session *session,
                      const struct pen_machine_settings *machine,
                      const struct pen_session_shape *shape,
                      size_t max_length);
+
+/* The config.json of a model: a directory's, or the file itself. */
+int pen_session_config_path(const char *model, char *ret_path, size_t bytes,
+                            bool *ret_is_config);
 
 /* Takes the memory and starts the lanes.  store: where the layout's store tiles
  * and scratch are; NULL if it has none; borrowed until close. */

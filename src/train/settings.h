@@ -43,6 +43,7 @@ struct pen_train_settings {
   const char *data, *eval_data; /* token files; eval_data may be NULL */
   const char *output_dir;
   bool resume, overwrite, dry_run;
+  bool plan_only; /* nothing will be loaded: a config.json is model enough */
 
   uint32_t max_length; /* 0: 1,024, or what the model can at most */
   uint64_t batch_sequences, accumulation;

@@ -86,7 +86,7 @@ static int settle_numerics(struct pen_trainer *t)
   return 0;
 }
 
-static int open_session(struct pen_trainer *t)
+int pen_trainer_open_session(struct pen_trainer *t)
 {
   uint64_t n = t->train.order.n_sequences;
   if (t->eval.set.sequences && t->eval.order.n_sequences > n)
@@ -98,17 +98,20 @@ static int open_session(struct pen_trainer *t)
       .max_tokens = t->train.order.batch_sequences * longest,
       .max_micros = micros < t->set.accumulation ? micros : t->set.accumulation,
       .head_rows = t->resumes ? t->numerics.head_rows : 0,
+      .config_only = t->set.plan_only,
+      .other_bytes =
+          pen_batch_bytes(t->train.order.batch_sequences, longest),
       .trace_bytes = t->set.trace ? (size_t)PEN_LANES * TRACE_EVENTS_PER_LANE *
                                         sizeof(struct pen_trace_event)
                                   : 0};
-  shape.other_bytes = pen_batch_bytes(t->train.order.batch_sequences, longest) +
-                      pen_sequences_bytes(t->train.set.sequences);
+  if (t->train.set.sequences)
+    shape.other_bytes += pen_sequences_bytes(t->train.set.sequences);
   if (t->eval.set.sequences)
     shape.other_bytes += pen_sequences_bytes(t->eval.set.sequences);
   int rc = pen_session_open(&t->session, &t->set.model, &t->set.machine, &shape,
                             t->set.max_length);
   if (rc < 0) {
-    if (rc == -PEN_ENOFIT)
+    if (rc == -PEN_ENOFIT && !t->set.plan_only) /* plan prints it itself */
       pen_memory_print(&t->session.memory, stderr);
     return rc;
   }
@@ -118,7 +121,7 @@ static int open_session(struct pen_trainer *t)
   return pen_batch_create(t->train.order.batch_sequences, longest, &t->batch);
 }
 
-static int plan_steps(struct pen_trainer *t)
+int pen_trainer_plan_steps(struct pen_trainer *t)
 {
   double per_epoch = (double)pen_order_epoch_steps(&t->train.order);
   t->n_steps = t->set.max_steps
@@ -203,7 +206,7 @@ static int run(struct pen_trainer *t)
   return rc;
 }
 
-static void close_all(struct pen_trainer *t)
+void pen_trainer_close(struct pen_trainer *t)
 {
   pen_checkpoint_abandon(&t->saving);
   pen_runlog_close(&t->log);
@@ -235,9 +238,9 @@ int pen_train(const struct pen_train_settings *settings)
   if (rc == 0)
     rc = pen_trainer_open_data(&t);
   if (rc == 0)
-    rc = plan_steps(&t);
+    rc = pen_trainer_plan_steps(&t);
   if (rc == 0)
-    rc = open_session(&t);
+    rc = pen_trainer_open_session(&t);
   if (rc == 0)
     rc = settle_numerics(&t);
   if (rc == 0)
@@ -253,6 +256,6 @@ int pen_train(const struct pen_train_settings *settings)
   if (rc == 0 && !settings->dry_run)
     pen_log_info("finished after %" PRIu64 " steps; the model is in %s/model",
                  t.cursor.step, settings->output_dir);
-  close_all(&t);
+  pen_trainer_close(&t);
   return rc;
 }

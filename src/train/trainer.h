@@ -45,8 +45,17 @@ struct pen_trainer {
   bool step_skipped;
 };
 
+/* train.c, for train and plan: the model placed and laid out for this data; how
+ * many steps that makes; and all of it closed again. */
+int pen_trainer_open_session(struct pen_trainer *t);
+int pen_trainer_plan_steps(struct pen_trainer *t);
+void pen_trainer_close(struct pen_trainer *t);
+
 /* trainer_data.c: opens the data, and reads steps of it into the model. */
 int pen_trainer_open_data(struct pen_trainer *t);
+/* In place of data: one step's worth of sequences as long as is allowed.  The
+ * model is known by its config.json alone. */
+int pen_trainer_assume_data(struct pen_trainer *t);
 void pen_trainer_close_data(struct pen_trainer *t);
 /* Longest sequence's inputs, over training and evaluation data. */
 uint32_t pen_trainer_longest_inputs(const struct pen_trainer *t);
@@ -59,6 +68,13 @@ int pen_trainer_fill(struct pen_trainer *t, const struct pen_trainer_data *data,
  * the output's drive has no room for the checkpoints and the model that this
  * run will write: better now than after an epoch. */
 int pen_trainer_check_space(struct pen_trainer *t);
+/* The stores alone. */
+int pen_trainer_check_stores(struct pen_trainer *t);
+/* Of the model's files; and of one checkpoint: the model's files, and p, m, v of tiles in RAM. */
+uint64_t pen_trainer_model_bytes(const struct pen_trainer *t);
+uint64_t pen_trainer_checkpoint_bytes(const struct pen_trainer *t);
+/* Free where `path` is, or will be. */
+int pen_trainer_free_bytes(const char *path, uint64_t *ret_bytes);
 
 /* trainer_state.c: brings the run to the newest committed state, or to its
  * start, and leaves `store`, `cursor` and a started, loaded session. */

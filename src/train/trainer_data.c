@@ -3,21 +3,15 @@
  * Reading allocates nothing: one batch, made for the largest micro-batch, is
  * filled again and again and copied into the model.  Main thread.
  * Disadvantage: a step's tokens are read when it begins, not ahead. */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "src/train/trainer.h"
 
-int pen_trainer_open_data(struct pen_trainer *t)
+/* The order of n training sequences, and of the evaluation's. */
+static void set_orders(struct pen_trainer *t, uint64_t n)
 {
-  int rc = pen_dataset_open(t->set.data, t->set.model.dir, &t->set.max_length,
-                            &t->train.set);
-  if (rc == 0 && t->set.eval_data)
-    rc = pen_dataset_open(t->set.eval_data, t->set.model.dir,
-                          &t->set.max_length, &t->eval.set);
-  if (rc < 0)
-    return rc;
-  uint64_t n = pen_sequences_counts(t->train.set.sequences)->n_sequences;
   t->train.order = (struct pen_order){.seed = t->set.seed,
                                       .n_sequences = n,
                                       .batch_sequences = t->set.batch_sequences,
@@ -30,6 +24,40 @@ int pen_trainer_open_data(struct pen_trainer *t)
   if (t->eval.set.sequences)
     t->eval.order.n_sequences =
         pen_sequences_counts(t->eval.set.sequences)->n_sequences;
+}
+
+int pen_trainer_open_data(struct pen_trainer *t)
+{
+  int rc = pen_dataset_open(t->set.data, t->set.model.dir, &t->set.max_length,
+                            &t->train.set);
+  if (rc == 0 && t->set.eval_data)
+    rc = pen_dataset_open(t->set.eval_data, t->set.model.dir,
+                          &t->set.max_length, &t->eval.set);
+  if (rc < 0)
+    return rc;
+  set_orders(t, pen_sequences_counts(t->train.set.sequences)->n_sequences);
+  return pen_order_check(&t->train.order);
+}
+
+int pen_trainer_assume_data(struct pen_trainer *t)
+{
+  struct pen_model_config config;
+  char path[4096];
+  bool is_config;
+  int rc = pen_session_config_path(t->set.model.dir, path, sizeof path,
+                                   &is_config);
+  if (rc == 0)
+    rc = pen_model_config_load(path, &config);
+  if (rc < 0)
+    return rc;
+  if (t->set.max_length == 0)
+    t->set.max_length = pen_dataset_length(&config);
+  uint64_t n;
+  if (__builtin_mul_overflow(t->set.batch_sequences, t->set.accumulation, &n))
+    return pen_error_set(PEN_EUSAGE, "a step of %" PRIu64 " x %" PRIu64
+                         " sequences", t->set.batch_sequences,
+                         t->set.accumulation);
+  set_orders(t, n);
   return pen_order_check(&t->train.order);
 }
 
@@ -44,6 +72,8 @@ void pen_trainer_close_data(struct pen_trainer *t)
 
 uint32_t pen_trainer_longest_inputs(const struct pen_trainer *t)
 {
+  if (!t->train.set.sequences)
+    return t->set.max_length;
   uint32_t longest = pen_sequences_longest_inputs(t->train.set.sequences);
   if (t->eval.set.sequences &&
       pen_sequences_longest_inputs(t->eval.set.sequences) > longest)

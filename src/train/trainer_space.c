@@ -12,7 +12,7 @@
 #include "base/size.h"
 #include "src/train/trainer.h"
 
-static int check_stores(struct pen_trainer *t)
+int pen_trainer_check_stores(struct pen_trainer *t)
 {
   uint64_t state =
       (uint64_t)pen_trainer_extents(t) * t->session.layout.tile_bytes;
@@ -30,8 +30,7 @@ static int check_stores(struct pen_trainer *t)
                        need, allowed, bytes - t->set.machine.nvme_bytes);
 }
 
-/* Free bytes where `path` is, or will be. */
-static int free_bytes(const char *path, uint64_t *ret_bytes)
+int pen_trainer_free_bytes(const char *path, uint64_t *ret_bytes)
 {
   char there[4096];
   struct statvfs st;
@@ -51,11 +50,21 @@ static int free_bytes(const char *path, uint64_t *ret_bytes)
   return 0;
 }
 
-/* Bytes of one checkpoint: the model's files, and p, m, v of tiles in RAM. */
-static uint64_t checkpoint_bytes(const struct pen_trainer *t, uint64_t model)
+uint64_t pen_trainer_model_bytes(const struct pen_trainer *t)
+{
+  const struct pen_session *s = &t->session;
+  uint64_t bytes = 0;
+  if (!s->dir) /* only planned: as if kept in what is computed */
+    return s->params->n_elems * pen_elem_bytes(s->elem);
+  for (size_t i = 0; i < pen_hfdir_n_shards(s->dir); i++)
+    bytes += pen_hfdir_shard_bytes(s->dir, i);
+  return bytes;
+}
+
+uint64_t pen_trainer_checkpoint_bytes(const struct pen_trainer *t)
 {
   const struct pen_layout *l = &t->session.layout;
-  uint64_t bytes = model;
+  uint64_t bytes = pen_trainer_model_bytes(t);
   for (size_t i = 0; i < l->n_tiles; i++)
     if (l->tiles[i].store_tile == UINT32_MAX)
       bytes += l->tiles[i].elems * 3 * sizeof(float);
@@ -64,9 +73,8 @@ static uint64_t checkpoint_bytes(const struct pen_trainer *t, uint64_t model)
 
 static int check_output(struct pen_trainer *t)
 {
-  uint64_t steps[1024], room = 0, model = 0, saves = 0, there = 0;
-  for (size_t i = 0; i < pen_hfdir_n_shards(t->session.dir); i++)
-    model += pen_hfdir_shard_bytes(t->session.dir, i);
+  uint64_t steps[1024], room = 0, saves = 0, there = 0;
+  uint64_t model = pen_trainer_model_bytes(t);
   if (t->set.save_steps)
     saves = t->n_steps / t->set.save_steps;
   /* One more than is kept: the oldest goes only when the newest is whole. */
@@ -75,8 +83,8 @@ static int check_output(struct pen_trainer *t)
   if (t->resumes)
     there = pen_rundir_checkpoints(&t->rundir, steps, 1024);
   saves = saves > there ? saves - there : 0;
-  uint64_t need = model + saves * checkpoint_bytes(t, model);
-  int rc = free_bytes(t->set.output_dir, &room);
+  uint64_t need = model + saves * pen_trainer_checkpoint_bytes(t);
+  int rc = pen_trainer_free_bytes(t->set.output_dir, &room);
   if (rc < 0 || need <= room)
     return rc;
   char need_text[PEN_SIZE_TEXT_BYTES], room_text[PEN_SIZE_TEXT_BYTES];
@@ -93,6 +101,6 @@ static int check_output(struct pen_trainer *t)
 
 int pen_trainer_check_space(struct pen_trainer *t)
 {
-  int rc = check_stores(t);
+  int rc = pen_trainer_check_stores(t);
   return rc < 0 ? rc : check_output(t);
 }

@@ -24,6 +24,7 @@ static const struct {
   { PEN_VERB_GENERATE, "generate", NULL },
   { PEN_VERB_INIT, "init", "model-config" },
   { PEN_VERB_INSPECT, "inspect", "path" },
+  { PEN_VERB_PLAN, "plan", "config" },
 };
 
 #define N_VERBS (sizeof verbs / sizeof verbs[0])
