@@ -33,8 +33,9 @@
 #define I PEN_VERB_INSPECT
 #define V PEN_VERB_VERIFY
 #define P PEN_VERB_PLAN
+#define D PEN_VERB_DOCTOR
 #define COMPUTES (T | E | G | P)
-#define ALL (T | E | G | N | I | V | P)
+#define ALL (T | E | G | N | I | V | P | D)
 
 #define WORDS(name) static const struct pen_option_word name[]
 
@@ -151,12 +152,12 @@ static const struct pen_option table[] = {
   { "vocab-size", NULL, 0, U64(vocab_size), "auto", auto_words, 1, 0x1p31,
     N, 0, DATA, "N", "instead of the config's vocab_size" },
   { "untie", NULL, 0, BOOL(untie), NULL, NULL, 0, 0,
-    ALL, 0, DATA, NULL, "own weights for the head, not the embedding's" },
+    ALL & ~D, 0, DATA, NULL, "own weights for the head, not the embedding's" },
 
   { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
     T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
   { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
-    E | G | I | V | P, 0, OUTPUT, NULL, "how results are printed" },
+    E | G | I | V | P | D, 0, OUTPUT, NULL, "how results are printed" },
   { "profile", NULL, 0, STRING(profile), NULL, NULL, 0, 0,
     P, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
   { "tbw", NULL, 0, SIZE(tbw), "none", none_words, 1, 0,
@@ -224,9 +225,9 @@ static const struct pen_option table[] = {
   { "device-memory", NULL, 0, SIZE(device_memory), "auto", auto_words, 1, 0,
     T | P, 0, PLACEMENT, NULL, "most bytes used on the device" },
   { "host-memory", NULL, 0, SIZE(host_memory), "auto", auto_words, 1, 0,
-    COMPUTES, 0, PLACEMENT, NULL, "most bytes of RAM used" },
+    COMPUTES | D, 0, PLACEMENT, NULL, "most bytes of RAM used" },
   { "nvme-path", "offload-dir,offload-folder", 0, LIST(nvme_path), NULL, NULL, 0, 0,
-    T | P, 0, PLACEMENT, "DIR[,DIR]", "directories for state, one per drive" },
+    T | P | D, 0, PLACEMENT, "DIR[,DIR]", "directories for state, one per drive" },
   { "nvme-memory", NULL, 0, SIZE(nvme_memory), "auto", auto_words, 1, 0,
     T | P, 0, PLACEMENT, NULL, "most bytes used under --nvme-path" },
   { "offload-optimizer", "offload-optimizer-device", 0, ENUM(offload_optimizer), "auto", place_words, 0, 0,

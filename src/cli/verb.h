@@ -15,6 +15,7 @@ enum {
   PEN_VERB_INSPECT = 1 << 4,
   PEN_VERB_VERIFY = 1 << 5,
   PEN_VERB_PLAN = 1 << 6,
+  PEN_VERB_DOCTOR = 1 << 7,
 };
 
 struct pen_verb {
@@ -34,6 +35,7 @@ int pen_verb_eval(const struct pen_config *config);
 int pen_verb_generate(const struct pen_config *config);
 int pen_verb_init(const struct pen_config *config);
 int pen_verb_inspect(const struct pen_config *config);
+int pen_verb_doctor(const struct pen_config *config);
 int pen_verb_plan(const struct pen_config *config);
 int pen_verb_verify(const struct pen_config *config);
 

@@ -72,6 +72,8 @@ def unknown_option_names_the_nearest():
 @test
 def what_is_missing_is_named():
     for verb in verbs():
+        if verb == "doctor":
+            continue  # needs nothing
         done = run(verb)
         check(done.returncode == 2 and f"penstock {verb} needs --" in done.stderr, done)
 

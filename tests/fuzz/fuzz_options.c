@@ -25,6 +25,7 @@ static const struct {
   { PEN_VERB_INIT, "init", "model-config" },
   { PEN_VERB_INSPECT, "inspect", "path" },
   { PEN_VERB_PLAN, "plan", "config" },
+  { PEN_VERB_DOCTOR, "doctor", NULL },
 };
 
 #define N_VERBS (sizeof verbs / sizeof verbs[0])
