@@ -1,7 +1,8 @@
 """The command line of penstock-prepare.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.  A failure is one line
-on standard error; so is the summary of a success.
+on standard error; a success is said there in a few: what was found, how its
+first sample looks, what was dropped, and last the counts.
 """
 
 import argparse
@@ -10,7 +11,9 @@ import sys
 from itertools import islice
 
 from penstock_prepare import PrepareError
-from penstock_prepare.samples import Sample, is_records, read_samples
+from penstock_prepare.files import is_records, resolve
+from penstock_prepare.samples import Sample, Samples
+from penstock_prepare.show import first_line, show
 from penstock_prepare.token_file import TokenFile
 from penstock_prepare.tokenizer import Tokenizer
 
@@ -20,17 +23,26 @@ BATCH = 256  # samples that go to the library at once
 def parser():
     p = argparse.ArgumentParser(
         prog="penstock-prepare",
-        description="Turn text, directories of text or JSON/JSONL records into a token file.")
-    p.add_argument("data", nargs="*", help="text file, directory, .json or .jsonl")
+        description="Turn text, directories of text or records (JSON, JSONL, Parquet) into a "
+                    "token file.")
+    p.add_argument("data", nargs="*", help="text file, directory, .json, .jsonl or .parquet")
     p.add_argument("--tokenizer", required=True, metavar="DIR",
                    help="model directory, or a tokenizer.json")
     p.add_argument("-o", "--output", metavar="FILE", help="token file to write (.pent)")
-    p.add_argument("--completion-only", action="store_true",
-                   help="train only the completion of records, not their prompt")
+    p.add_argument("--chat-template", metavar="FILE|NAME",
+                   help="a Jinja file, one of the model's templates by name, or chatml; "
+                        "else the model's own")
+    p.add_argument("--assistant-only-loss", action="store_true",
+                   help="train only what the assistant says in conversations")
+    p.add_argument("--completion-only-loss", "--completion-only", action="store_true",
+                   help="train only the completion of records, not their prompt; of "
+                        "conversations the assistant's last turn")
+    p.add_argument("--split", choices=["train", "valid"], default="train",
+                   help="which files of a directory that has train and valid files")
     p.add_argument("--bos", metavar="TOKEN", help="begin every document with this token")
     p.add_argument("--eos", metavar="TOKEN", help="end every document with this token")
     p.add_argument("--show", type=int, default=0, metavar="N",
-                   help="print the first N samples; parts that are not trained in [[ ]]")
+                   help="print the first N samples; what is not trained is dim, or in [[ ]]")
     p.add_argument("--encode", action="store_true",
                    help="text on standard input to ids on standard output, no end token")
     p.add_argument("--decode", action="store_true",
@@ -44,56 +56,92 @@ def check_usage(p, a):
     if a.encode or a.decode:
         if a.data or a.output:
             p.error("--encode and --decode take standard input and no files")
+        if a.chat_template or a.assistant_only_loss or a.completion_only_loss:
+            p.error("--encode and --decode take text and no conversations")
         return
     if not a.data:
         p.error("no data named")
     if not a.output and not a.show:
         p.error("nothing to do: name the file to write with --output, or --show samples")
-    kinds = {is_records(path) for path in a.data}
+
+
+def check_kind(p, a, paths):
+    """True: records, False: text."""
+    kinds = {is_records(path) for path in paths}
     if len(kinds) > 1:
-        p.error("records (.json, .jsonl) and text cannot go into one file")
-    if a.completion_only and kinds != {True}:
-        p.error("--completion-only is for records; text has no completion")
+        p.error("records (.json, .jsonl, .parquet) and text cannot go into one file")
+    if kinds == {False}:
+        for option in ("chat_template", "assistant_only_loss", "completion_only_loss"):
+            if getattr(a, option):
+                p.error(f"--{option.replace('_', '-')} is for records; text has no turns")
+    return kinds == {True}
 
 
-def encoded(arguments, tokenizer, notes):
-    """(ids, first trained token) of every document, in order."""
-    for path in arguments.data:
-        samples = read_samples(path, notes)
-        while batch := list(islice(samples, BATCH)):
-            for ids, first in tokenizer.encode(batch):
-                yield ids, first if arguments.completion_only else 0
+def encoded(samples, tokenizer):
+    """(ids, flags) of every document with something to train, in order."""
+    stream = iter(samples)
+    while batch := list(islice(stream, BATCH)):
+        for sample, (ids, flags) in zip(batch, tokenizer.encode(batch)):
+            if any(flags[1:]):
+                yield ids, flags
+            else:
+                samples.drop("no token to train", sample.origin)
 
 
-def show(tokenizer, number, ids, first):
-    text = tokenizer.decode(ids[first:])
+def say(line):
+    print(line, file=sys.stderr)
+
+
+def report(samples, tokenizer, first, summary):
+    for kind, n in samples.kinds.items():
+        say(f"{n} records by their keys: {kind}")
     if first:
-        text = f"[[{tokenizer.decode(ids[:first])}]]{text}"
-    print(f"--- sample {number}: {len(ids)} tokens, {len(ids) - first} trained\n{text}")
-
-
-def prepare(arguments):
-    tokenizer = Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos)
-    notes = []
+        say(f"the first, what is not trained in [[ ]]: {first_line(tokenizer, *first)}")
+    if samples.dropped_note():
+        say(samples.dropped_note())
+    notes = list(samples.notes)
     if tokenizer.eos_id is None:
         notes.append("the tokenizer names no end token, none added (--eos)")
-    documents = encoded(arguments, tokenizer, notes)
+    say("; ".join([summary] + notes))
+
+
+def check_something(samples, arguments):
+    if not samples.n_samples:
+        raise PrepareError(f"{', '.join(arguments.data)}: nothing to train on")
+    raise PrepareError(f"{', '.join(arguments.data)}: nothing to train on; "
+                       f"{samples.dropped_note()}")
+
+
+def prepare(arguments, records, paths):
+    tokenizer = Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos)
+    template = tokenizer.template(arguments.chat_template) if records else None
+    samples = Samples(paths, template, tokenizer.end_texts, arguments.assistant_only_loss,
+                      arguments.completion_only_loss)
+    documents = encoded(samples, tokenizer)
+    first = None
     if not arguments.output:
-        for i, (ids, first) in enumerate(islice(documents, arguments.show)):
-            show(tokenizer, i, ids, first)
+        for i, (ids, flags) in enumerate(islice(documents, arguments.show)):
+            show(tokenizer, i, ids, flags)
+            first = first or (ids, flags)
+        if not first:
+            check_something(samples, arguments)
         return
-    with TokenFile(arguments.output, tokenizer, is_records(arguments.data[0]),
-                   arguments.completion_only) as file:
-        for i, (ids, first) in enumerate(documents):
+    with TokenFile(arguments.output, tokenizer, records) as file:
+        for i, (ids, flags) in enumerate(documents):
             if i < arguments.show:
-                show(tokenizer, i, ids, first)
-            file.add(ids, first)
-        if not file.n_tokens:
-            raise PrepareError(f"{', '.join(arguments.data)}: nothing to train on")
+                show(tokenizer, i, ids, flags)
+            if records:
+                first = first or (ids, flags)
+            file.add(ids, flags)
+        if not file.n_docs:
+            check_something(samples, arguments)
+        if arguments.chat_template and not any("rendered" in kind for kind in samples.kinds):
+            raise PrepareError("--chat-template without effect: there is no conversation in "
+                               f"{', '.join(arguments.data)}")
         file.finish()
-        summary = (f"{file.n_docs} documents, {file.n_tokens} tokens, {file.n_trained} of "
-                   f"them targets, in {arguments.output}")
-    print("; ".join([summary] + notes), file=sys.stderr)
+    report(samples, tokenizer, first,
+           f"{file.n_docs} documents, {file.n_tokens} tokens, {file.n_trained} of them "
+           f"targets, in {arguments.output}")
 
 
 def encode(arguments):
@@ -102,7 +150,7 @@ def encode(arguments):
         text = sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise PrepareError(f"the text is not UTF-8 at byte {error.start}") from None
-    (ids, _), = tokenizer.encode([Sample(text, 0, "the text")], end=False)
+    (ids, _), = tokenizer.encode([Sample(text, "the text")], end=False)
     print(*ids)
 
 
@@ -117,14 +165,23 @@ def decode(arguments):
     sys.stdout.buffer.write(tokenizer.decode(ids, skip_special_tokens=True).encode())
 
 
+def run(p, arguments):
+    check_usage(p, arguments)
+    if arguments.encode:
+        encode(arguments)
+    elif arguments.decode:
+        decode(arguments)
+    else:
+        paths = resolve(arguments.data, arguments.split)
+        prepare(arguments, check_kind(p, arguments, paths), paths)
+    sys.stdout.flush()
+
+
 def main(argv=None):
     p = parser()
     arguments = p.parse_args(argv)
-    check_usage(p, arguments)
-    job = encode if arguments.encode else decode if arguments.decode else prepare
     try:
-        job(arguments)
-        sys.stdout.flush()
+        run(p, arguments)
     except PrepareError as error:
         message = str(error)
     except ImportError as error:

@@ -1,141 +1,127 @@
-"""Samples out of files: plain text, directories of text, JSON and JSONL records.
+"""What was read, as samples to encode: text with the places that are trained.
 
-A record's kind is told by its keys:
+Kinds of records are counted and said aloud; a sample that its template refuses
+is dropped and counted, with the reason.
 
-    text                          the text itself
-    prompt, completion            the one followed by the other
-    instruction, [input], output  Alpaca's, under its usual headings
-
-One disadvantage: a .json file is read whole before its first record is used.
+One disadvantage: of the reasons for dropping only the first of each kind of
+record comes with its place.
 """
 
-import json
-import os
+from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Optional
 
 from penstock_prepare import PrepareError
+from penstock_prepare.chat import Renderer
+from penstock_prepare.dataset_info import NAME, mapping_for
+from penstock_prepare.files import is_records, read_records, read_texts
+from penstock_prepare.records import (IGNORED_LABEL, Alpaca, Chat, Ids, Pair, alpaca_chat,
+                                      alpaca_text, classify)
+from penstock_prepare.template import Refusal
 
-PROBE_BYTES = 4096
-RECORD_SUFFIXES = {".json", ".jsonl", ".ndjson"}
-CHAT_KEYS = {"messages", "conversations", "conversation"}
+DROPPED_PERCENT = 5  # above it a warning, as in penstock itself
 
 
 @dataclass
 class Sample:
     text: str
-    prompt_chars: int  # how many characters at its start are not the completion
     origin: str  # for messages
+    spans: Optional[list] = None  # trained [begin, end) characters; None: all
+    rendered: bool = False  # by a chat template, which writes end tokens itself
+    ids: Optional[list] = None  # tokens as they are; text has no meaning then
+    flags: Optional[bytes] = None  # 1 for each of them that is trained
 
 
-def is_records(path):
-    return Path(path).suffix.lower() in RECORD_SUFFIXES and not os.path.isdir(path)
+class Samples:
+    """Iterates over the samples of files; keeps count of what it saw."""
 
+    def __init__(self, paths, template, end_texts, assistant_only=False, completion_only=False):
+        self._paths = paths
+        self._template = template
+        self._assistant_only = assistant_only
+        self._completion_only = completion_only
+        self._renderer = template and Renderer(template, end_texts, assistant_only,
+                                               completion_only)
+        self.notes = []
+        self.kinds = Counter()  # of records, by how they are said aloud
+        self.n_samples = 0
+        self.n_dropped = 0
+        self.reasons = Counter()
+        self._first = {}
 
-def read_samples(path, notes):
-    """Yields the samples of `path`; what is left out is said in `notes`."""
-    try:
-        if os.path.isdir(path):
-            yield from _directory(Path(path), notes)
-        elif is_records(path):
-            for origin, record in _records(Path(path)):
-                yield _from_record(record, origin)
-        else:
-            yield Sample(_decode(Path(path).read_bytes(), path), 0, str(path))
-    except OSError as error:
-        raise PrepareError(f"cannot read {error.filename or path}: {error.strerror}") from None
-
-
-def _decode(data, path):
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PrepareError(f"{path} is not UTF-8 at byte {error.start}: convert it first "
-                           "(iconv -f latin1 -t utf-8)") from None
-
-
-def _directory(root, notes):
-    """As the byte reader of penstock takes a directory: hidden names, links,
-    empty and binary files are left out, the order is that of the paths' bytes."""
-    paths = []
-    for folder, folders, files in os.walk(root):
-        folders[:] = [f for f in folders
-                      if not f.startswith(".") and not os.path.islink(os.path.join(folder, f))]
-        paths += [os.path.join(folder, f) for f in files if not f.startswith(".")]
-    not_utf8 = found = 0
-    for path in sorted(paths, key=os.fsencode):
-        if os.path.islink(path) or not os.path.isfile(path):
-            continue
-        data = Path(path).read_bytes()
-        if not data or b"\0" in data[:PROBE_BYTES]:
-            continue
-        try:
-            text = _decode(data, path)
-        except PrepareError:
-            not_utf8 += 1
-            continue
-        found += 1
-        yield Sample(text, 0, path)
-    if not_utf8:
-        notes.append(f"{not_utf8} files that are not UTF-8 left out")
-    if not found:
-        raise PrepareError(f"there is no text file in {root}")
-
-
-def _records(path):
-    if path.suffix.lower() == ".json":
-        text = _decode(path.read_bytes(), path)
-        try:
-            records = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise PrepareError(f"{path} is not JSON at line {error.lineno}, column "
-                               f"{error.colno}: {error.msg}") from None
-        if not isinstance(records, list):
-            raise PrepareError(f"{path} holds no list of records (one record a line is "
-                               "a .jsonl file)")
-        for i, record in enumerate(records):
-            yield f"{path} record {i}", record
-        return
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            origin = f"{path} line {number}"
-            if not line.strip():
+    def __iter__(self):
+        for path in self._paths:
+            if is_records(path):
+                yield from self._records(path)
                 continue
-            text = _decode(line, origin)
+            for origin, text in read_texts(path, self.notes):
+                self.n_samples += 1
+                yield Sample(text, origin)
+
+    def _records(self, path):
+        mapping, name = mapping_for(path)
+        if mapping:
+            self.notes.append(f"columns of {path.name} as {NAME} says of {name}")
+        for origin, record in read_records(path):
+            kind, what = classify(mapping(record) if mapping else record, origin)
+            self.n_samples += 1
             try:
-                yield origin, json.loads(text)
-            except json.JSONDecodeError as error:
-                raise PrepareError(f"{origin} is not JSON: {error.msg} at column "
-                                   f"{error.colno}") from None
+                sample = self._sample(kind, what)
+            except Refusal as refusal:
+                self.drop(str(refusal), origin)
+                continue
+            yield sample
 
+    def drop(self, reason, origin):
+        """Counts a sample that is left out."""
+        self.n_dropped += 1
+        self.reasons[reason] += 1
+        self._first.setdefault(reason, origin)
 
-def _field(record, key, origin):
-    value = record[key]
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise PrepareError(f"{origin}: \"{key}\" is {type(value).__name__}, not text")
-    return value
+    def _sample(self, kind, what):
+        if isinstance(what, Alpaca) and self._template:
+            what = alpaca_chat(what)
+        if isinstance(what, Chat):
+            return self._chat(kind, what)
+        if self._assistant_only:
+            raise PrepareError(f"{what.origin} ({kind}) has no assistant's turns for "
+                               "--assistant-only-loss; --completion-only-loss is for records "
+                               "with a prompt")
+        self.kinds[kind] += 1
+        if isinstance(what, Ids):
+            return self._ids(what)
+        if isinstance(what, Alpaca):
+            what = Pair(*alpaca_text(what), what.origin)
+        if isinstance(what, Pair):
+            whole, first = what.prompt + what.completion, len(what.prompt)
+        else:
+            whole, first = what.text, 0
+        spans = [(first, len(whole))] if self._completion_only else None
+        return Sample(whole, what.origin, spans)
 
+    def _ids(self, what):
+        if self._completion_only:
+            raise PrepareError(f"{what.origin}: input_ids have labels to say what is trained, "
+                               "not --completion-only-loss")
+        flags = None
+        if what.labels is not None:
+            flags = bytes(label != IGNORED_LABEL for label in what.labels)
+        return Sample("", what.origin, ids=what.ids, flags=flags)
 
-def _from_record(record, origin):
-    if not isinstance(record, dict):
-        raise PrepareError(f"{origin} is {type(record).__name__}, not an object with fields")
-    keys = record.keys()
-    if "text" in keys:
-        return Sample(_field(record, "text", origin), 0, origin)
-    if {"prompt", "completion"} <= keys:
-        prompt, completion = _field(record, "prompt", origin), _field(record, "completion", origin)
-    elif {"instruction", "output"} <= keys:
-        prompt = "### Instruction:\n" + _field(record, "instruction", origin)
-        if record.get("input"):
-            prompt += "\n\n### Input:\n" + _field(record, "input", origin)
-        prompt += "\n\n### Response:\n"
-        completion = _field(record, "output", origin)
-    elif CHAT_KEYS & keys:
-        raise PrepareError(f"{origin} is a conversation; these need a chat template, which "
-                           "this version does not apply")
-    else:
-        raise PrepareError(f"{origin} has the fields {', '.join(sorted(keys)) or '(none)'}; "
-                           "known are text, prompt + completion, instruction (+ input) + output")
-    return Sample(prompt + completion, len(prompt), origin)
+    def _chat(self, kind, chat):
+        if not self._template:
+            raise PrepareError(f"{chat.origin} is a conversation ({kind}), and the model has no "
+                               "chat template: name one by --chat-template FILE or chatml")
+        self.kinds[f"{kind}, rendered by {self._template.name}"] += 1
+        text, spans = self._renderer.render(chat)
+        return Sample(text, chat.origin, spans, rendered=True)
+
+    def dropped_note(self):
+        """One line about what was dropped; None where nothing was."""
+        if not self.n_dropped:
+            return None
+        (reason, n), = self.reasons.most_common(1)
+        share = 100 * self.n_dropped
+        line = (f"{self.n_dropped} of {self.n_samples} samples dropped; most often ({n}, first "
+                f"{self._first[reason]}): {reason}")
+        return "warning: " + line if share > DROPPED_PERCENT * self.n_samples else line

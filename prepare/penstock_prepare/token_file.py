@@ -4,8 +4,8 @@ Tokens go to a temporary file beside the target as they come; the header is
 written last, then the file is synced and renamed, so that the target's name
 never names half a file.  The same samples give the same bytes.
 
-One disadvantage: loss flags and borders wait in memory, one byte per token and
-eight per document.
+One disadvantage: borders wait in memory, eight bytes per document, and from the
+first token that is not trained on also loss flags, one byte per token.
 """
 
 import os
@@ -40,11 +40,11 @@ def pack_bits(flags):
 
 
 class TokenFile:
-    def __init__(self, path, tokenizer, records, with_loss):
+    def __init__(self, path, tokenizer, records):
         self._path = os.fspath(path)
         self._tokenizer = tokenizer
         self._records = records
-        self._flags = bytearray() if with_loss else None
+        self._flags = None  # no section as long as all tokens are trained
         self._borders = array("Q", [0])
         self._crc = 0
         self._token_bytes = 2 if tokenizer.vocab_size <= 1 << 16 else 4
@@ -61,14 +61,16 @@ class TokenFile:
         self._file.write(bytes(HEADER_BYTES))
         return self
 
-    def add(self, ids, first_trained):
-        """One document; tokens from `first_trained` on are targets."""
+    def add(self, ids, flags):
+        """One document; tokens whose flag is 1 are targets."""
         data = _little(array("H" if self._token_bytes == 2 else "I", ids))
         self._crc = zlib.crc32(data, self._crc)
         self._file.write(data)
-        self._borders.append(self._borders[-1] + len(ids))
+        if self._flags is None and 0 in flags:
+            self._flags = bytearray(b"\1" * self.n_tokens)
         if self._flags is not None:
-            self._flags += bytes(first_trained) + b"\1" * (len(ids) - first_trained)
+            self._flags += flags
+        self._borders.append(self._borders[-1] + len(ids))
 
     @property
     def n_docs(self):

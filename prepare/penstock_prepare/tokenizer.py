@@ -2,9 +2,14 @@
 
 The begin token is added where tokenizer_config.json's add_bos_token says so, or
 where that says nothing and the tokenizer's own post-processor adds one; never a
-second time when the text begins with it.  The end token closes every document.
+second time when the text begins with it.  The end token closes every document,
+but for conversations whose template has closed the last turn itself.
 
-Ids come from the Hugging Face `tokenizers` library and nowhere else.
+Ids come from the Hugging Face `tokenizers` library and nowhere else.  Which of
+them are trained is told by where their text begins, never by their value.
+
+One disadvantage: a token that straddles the beginning of a trained range is not
+trained, although a part of it is inside.
 """
 
 import hashlib
@@ -13,17 +18,24 @@ import os
 from pathlib import Path
 
 from penstock_prepare import PrepareError
+from penstock_prepare.template import find_template
 
 # The end tokens of known families, for a tokenizer.json without its config.
 KNOWN_END_TOKENS = ["<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>"]
+# What else ends a turn where a tokenizer has it.
+KNOWN_TURN_ENDS = ["<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|end|>", "<end_of_turn>",
+                   "<|end_of_turn|>"]
+TOKEN_NAMES = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
+               "mask_token"]
 
 
 class Tokenizer:
     def __init__(self, path, bos=None, eos=None):
         path = Path(path)
-        self._folder = path if path.is_dir() else path.parent
-        self._config = self._json("tokenizer_config.json") if path.is_dir() else {}
-        self._model_config = self._json("config.json") if path.is_dir() else {}
+        self._folder = path
+        self._folder_is_model = path.is_dir()
+        self._config = self._json("tokenizer_config.json") if self._folder_is_model else {}
+        self._model_config = self._json("config.json") if self._folder_is_model else {}
         self._tokenizer, self.sha256 = self._load(path)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -39,6 +51,13 @@ class Tokenizer:
         if self.eos_id is None:
             self.eos_id = next((self.vocab[t] for t in KNOWN_END_TOKENS if t in self.vocab), None)
         self.prefix = self._prefix(bos)
+        # A post-processor may leave blanks out of the offsets; ids need none.
+        self._tokenizer.post_processor = _exact_offsets()
+        self.special_ids = {number for number, token
+                            in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+        self._special_texts = tuple(self.name(number) for number in self.special_ids)
+        self._end_ids = self._ends()
+        self.end_texts = [self.name(number) for number in self._end_ids]
 
     def _json(self, name):
         try:
@@ -73,21 +92,67 @@ class Tokenizer:
         except Exception as error:  # the library raises bare Exception
             raise PrepareError(f"cannot load the tokenizer {files[0]}: {error}") from None
 
+    def _token(self, key):
+        """The text of a special token in tokenizer_config.json, or None."""
+        token = self._config.get(key)
+        if isinstance(token, dict):
+            token = token.get("content")
+        return token if isinstance(token, str) else None
+
     def _special(self, key, asked):
         """The id of a special token by option, tokenizer_config.json or config.json."""
         if asked is not None:
             if asked not in self.vocab:
                 raise PrepareError(f"the tokenizer has no token {asked!r}")
             return self.vocab[asked]
-        token = self._config.get(key)
-        if isinstance(token, dict):
-            token = token.get("content")
-        if isinstance(token, str) and token in self.vocab:
+        token = self._token(key)
+        if token in self.vocab:
             return self.vocab[token]
         number = self._model_config.get(key + "_id")
         if isinstance(number, list):
             number = number[0] if number else None
         return number if isinstance(number, int) and 0 <= number < self.vocab_size else None
+
+    def _ends(self):
+        """Ids that end a turn: the end token's and those of turns."""
+        generation = self._json("generation_config.json") if self._folder_is_model else {}
+        ends = {self.eos_id} - {None}
+        for config in (self._model_config, generation):
+            numbers = config.get("eos_token_id")
+            numbers = numbers if isinstance(numbers, list) else [numbers]
+            ends |= {n for n in numbers if isinstance(n, int) and self.name(n) is not None}
+        names = KNOWN_END_TOKENS + KNOWN_TURN_ENDS
+        return ends | {self.vocab[name] for name in names if name in self.vocab}
+
+    def name(self, number):
+        """The text of one token in the vocabulary; None if there is none."""
+        return self._tokenizer.id_to_token(number)
+
+    def template(self, asked):
+        """The chat template --chat-template names, or the model's; None if neither."""
+        tokens = {key: token for key in TOKEN_NAMES if (token := self._token(key)) is not None}
+        if "eos_token" not in tokens and self.eos_id is not None:
+            tokens["eos_token"] = self.name(self.eos_id)
+        return find_template(asked, self._templates(), tokens)
+
+    def _templates(self):
+        """The model's chat templates: {name: (source, where it is)}."""
+        found = {}
+        if not self._folder_is_model:
+            return found
+        where = self._folder / "tokenizer_config.json"
+        listed = self._config.get("chat_template")
+        if isinstance(listed, str):
+            found["default"] = (listed, where)
+        for entry in listed if isinstance(listed, list) else []:
+            found[entry["name"]] = (entry["template"], f"{where} ({entry['name']})")
+        files = [("default", self._folder / "chat_template.jinja")]
+        files += [(path.stem, path)
+                  for path in sorted(self._folder.glob("additional_chat_templates/*.jinja"))]
+        for name, path in files:
+            if path.is_file():
+                found[name] = (path.read_bytes().decode("utf-8"), path)
+        return found
 
     def _prefix(self, asked):
         """The ids every document begins with."""
@@ -104,29 +169,74 @@ class Tokenizer:
         return []
 
     def encode(self, samples, end=True):
-        """For each sample (ids, index of the first token of its completion)."""
-        encodings = self._tokenizer.encode_batch([s.text for s in samples],
-                                                 add_special_tokens=False)
-        for sample, encoding in zip(samples, encodings):
-            ids = encoding.ids
-            first = 0
-            if sample.prompt_chars:
-                # A token that straddles the border belongs to the prompt.
-                first = next((i for i, (begin, _) in enumerate(encoding.offsets)
-                              if begin >= sample.prompt_chars), len(ids))
-            if self.prefix and ids[:len(self.prefix)] != self.prefix:
-                ids = self.prefix + ids
-                first += len(self.prefix)
-            if end and self.eos_id is not None and (not ids or ids[-1] != self.eos_id):
-                ids = ids + [self.eos_id]
-            worst = max(ids, default=0)
-            if worst >= self.vocab_size:
+        """For each sample (ids, for each of them 1 where it is trained, else 0)."""
+        encodings = iter(self._tokenizer.encode_batch(
+            [s.text for s in samples if s.ids is None], add_special_tokens=False))
+        for sample in samples:
+            if sample.ids is not None:
+                ids = sample.ids
+                flags = sample.flags or b"\1" * len(ids)
+            else:
+                ids, flags = self._dressed(sample, next(encodings), end)
+            if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
+                worst = min(ids) if min(ids) < 0 else max(ids)
                 raise PrepareError(f"{sample.origin} gives id {worst}, but the model's vocabulary "
                                    f"has only {self.vocab_size} ids")
-            yield ids, first
+            yield ids, bytes(flags)
+
+    def _dressed(self, sample, encoding, end):
+        """One text's ids with begin and end token, and their flags."""
+        ids = encoding.ids
+        masked = sample.spans is not None
+        flags = _flags(encoding.offsets, sample.spans) if masked else bytearray(b"\1" * len(ids))
+        if masked and sample.rendered:
+            self._train_turn_ends(ids, flags)
+        if self.prefix and ids[:len(self.prefix)] != self.prefix:
+            ids = self.prefix + ids
+            flags[:0] = bytes([not masked]) * len(self.prefix)
+        if end and self.eos_id is not None and not self._is_closed(sample, ids):
+            ids = ids + [self.eos_id]
+            flags.append(_end_is_trained(sample))
+        return ids, flags
+
+    def _is_closed(self, sample, ids):
+        """Does the sample end as it should already?"""
+        if sample.rendered and sample.text.rstrip().endswith(self._special_texts):
+            return True
+        return bool(ids) and ids[-1] == self.eos_id
+
+    def _train_turn_ends(self, ids, flags):
+        """The end token right behind a trained turn belongs to it."""
+        for i in range(len(ids) - 1, 0, -1):
+            if flags[i - 1] and ids[i] in self._end_ids and ids[i - 1] not in self._end_ids:
+                flags[i] = 1
 
     def decode(self, ids, skip_special_tokens=False):
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+def _flags(offsets, spans):
+    """1 for each token that begins in one of the spans (in order, apart)."""
+    flags = bytearray(len(offsets))
+    at = 0
+    for i, (begin, _) in enumerate(offsets):
+        while at < len(spans) and spans[at][1] <= begin:
+            at += 1
+        flags[i] = at < len(spans) and spans[at][0] <= begin
+    return flags
+
+
+def _end_is_trained(sample):
+    """Conversations may end in a turn that is not trained; all else ends in what is."""
+    if sample.spans is None or not sample.rendered:
+        return True
+    return bool(sample.spans) and not sample.text[sample.spans[-1][1]:].strip()
+
+
+def _exact_offsets():
+    from tokenizers import processors
+
+    return processors.ByteLevel(trim_offsets=False)
 
 
 def _byte_level_bpe(vocab, merges):

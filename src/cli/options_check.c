@@ -66,8 +66,32 @@ static int check_train(const struct pen_config *config)
   return check_nvme(config);
 }
 
+/* A plan without data is made for sequences of the greatest length. */
+static int check_without_data(const struct pen_config *config)
+{
+  const struct {
+    const char *name;
+    bool given;
+  } options[] = {
+    { "refuse-truncation", config->refuse_truncation },
+    { "chat-template", config->chat_template != NULL },
+    { "assistant-only-loss", config->assistant_only_loss },
+    { "completion-only-loss", config->completion_only_loss },
+  };
+  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+    if (options[i].given)
+      return pen_error_set(-PEN_EUSAGE, "--%s has no effect without --data",
+                           options[i].name);
+  return 0;
+}
+
 int pen_options_check(const struct pen_config *config, uint32_t verb)
 {
+  if (!config->data && verb == PEN_VERB_PLAN) {
+    int r = check_without_data(config);
+    if (r < 0)
+      return r;
+  }
   if (config->require_simd && strcmp(config->isa, "scalar") == 0)
     return contradiction("--require-simd", "--isa scalar", "drop one");
   if (verb == PEN_VERB_TRAIN || verb == PEN_VERB_PLAN)

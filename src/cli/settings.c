@@ -91,6 +91,7 @@ void pen_settings_train(const struct pen_config *c,
   s->overwrite = c->overwrite;
   s->dry_run = c->dry_run;
   s->max_length = (uint32_t)c->max_length;
+  s->refuse_truncation = c->refuse_truncation;
   s->batch_sequences = c->per_device_train_batch_size;
   s->accumulation = c->gradient_accumulation_steps;
   s->epochs = c->num_train_epochs;
@@ -130,25 +131,55 @@ _Static_assert((int)PEN_CONFIG_SCHEDULE_CONSTANT == (int)PEN_LR_CONSTANT &&
                    (int)PEN_CONFIG_SCHEDULE_WSD == (int)PEN_LR_WSD,
                "schedules");
 
-int pen_settings_tokens(const char *data, const char *model_dir,
+/* Loss and template are settled once a token file is made. */
+static int check_no_forms(const struct pen_config *config, const char *data)
+{
+  const char *option = config->chat_template          ? "chat-template"
+                       : config->assistant_only_loss  ? "assistant-only-loss"
+                       : config->completion_only_loss ? "completion-only-loss"
+                                                      : NULL;
+  if (!option)
+    return 0;
+  return pen_error_set(PEN_EUSAGE, "--%s has no effect on %s, whose tokens are "
+                       "read as they are; it is for records that are prepared "
+                       "with the model's tokenizer", option, data);
+}
+
+static void log_lines(char *lines)
+{
+  for (char *line; (line = strsep(&lines, "\n"));)
+    if (strncmp(line, "warning: ", 9) == 0)
+      pen_log_warn("%s", line + 9);
+    else if (line[0])
+      pen_log_info("%s", line);
+}
+
+int pen_settings_tokens(const struct pen_config *config, const char *data,
+                        bool held_out, const char *model_dir,
                         const char *cache_dir, char **ret_path)
 {
   enum pen_tokens_format format;
   uint8_t hash[PEN_SHA256_BYTES];
   bool has_tokenizer = false;
-  char path[4096], note[1024];
+  char path[4096], note[8192];
   snprintf(path, sizeof path, "%s", data);
   int rc = pen_tokens_detect(data, 0, &format);
   if (rc == 0)
     rc = pen_tokens_hash_tokenizer(model_dir, hash, &has_tokenizer);
   if (rc == 0 && format == PEN_TOKENS_BYTES && has_tokenizer) {
     struct pen_prepare_request request = {
-        .data = data, .tokenizer = model_dir, .cache_dir = cache_dir};
+        .data = data, .tokenizer = model_dir, .cache_dir = cache_dir,
+        .chat_template = config->chat_template,
+        .assistant_only = config->assistant_only_loss,
+        .completion_only = config->completion_only_loss,
+        .held_out = held_out};
     rc = pen_files_make_dirs(cache_dir);
     if (rc == 0)
       rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
-    if (rc == 0 && note[0])
-      pen_log_info("%s", note);
+    if (rc == 0)
+      log_lines(note);
+  } else if (rc == 0) {
+    rc = check_no_forms(config, data);
   }
   if (rc < 0)
     return rc;

@@ -17,9 +17,12 @@ void pen_settings_train(const struct pen_config *config,
                         struct pen_train_settings *ret_settings);
 
 /* The token file for `data`: itself if it is one, or raw bytes for a model
- * without a tokenizer; text is prepared with the model's tokenizer into
- * cache_dir first.  Caller frees. */
-int pen_settings_tokens(const char *data, const char *model_dir,
+ * without a tokenizer; text and records are prepared with the model's tokenizer,
+ * as the options for conversations say, into cache_dir first.  held_out: of a
+ * directory of train and valid files the latter.  Options that would have no
+ * effect are refused.  Caller frees. */
+int pen_settings_tokens(const struct pen_config *config, const char *data,
+                        bool held_out, const char *model_dir,
                         const char *cache_dir, char **ret_path);
 /* Removes a cache directory and the token files in it. */
 void pen_settings_drop_cache(const char *cache_dir);

@@ -35,6 +35,7 @@ int pen_verb_eval(const struct pen_config *config)
 {
   struct pen_evaluate_settings s = {
       .max_length = (uint32_t)config->max_length,
+      .refuse_truncation = config->refuse_truncation,
       .batch_sequences = config->per_device_train_batch_size,
       .dump_logits = config->dump_logits};
   struct pen_evaluate_result r;
@@ -48,7 +49,7 @@ int pen_verb_eval(const struct pen_config *config)
   if (rc == 0 && !mkdtemp(cache))
     rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   if (rc == 0)
-    rc = pen_settings_tokens(config->data, model, cache, &data);
+    rc = pen_settings_tokens(config, config->data, true, model, cache, &data);
   s.model.dir = model;
   s.data = data;
   if (rc == 0)

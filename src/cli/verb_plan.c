@@ -273,9 +273,10 @@ int pen_verb_plan(const struct pen_config *config)
       rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   }
   if (rc == 0 && config->data)
-    rc = pen_settings_tokens(config->data, model, cache, &data);
+    rc = pen_settings_tokens(config, config->data, false, model, cache, &data);
   if (rc == 0 && config->eval_data)
-    rc = pen_settings_tokens(config->eval_data, model, cache, &eval_data);
+    rc = pen_settings_tokens(config, config->eval_data, true, model, cache,
+                             &eval_data);
   s.data = data;
   s.eval_data = eval_data;
   if (rc == 0)

@@ -41,9 +41,10 @@ int pen_verb_train(const struct pen_config *config)
   s.model.dir = model;
   snprintf(cache, sizeof cache, "%.3500s/data", config->output_dir);
   if (rc == 0)
-    rc = pen_settings_tokens(config->data, model, cache, &data);
+    rc = pen_settings_tokens(config, config->data, false, model, cache, &data);
   if (rc == 0 && config->eval_data)
-    rc = pen_settings_tokens(config->eval_data, model, cache, &eval_data);
+    rc = pen_settings_tokens(config, config->eval_data, true, model, cache,
+                             &eval_data);
   s.data = data;
   s.eval_data = eval_data;
   FILE *f = rc == 0 ? open_memstream(&text, &text_bytes) : NULL;

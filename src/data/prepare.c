@@ -2,11 +2,11 @@
  *
  * Main thread, before training.  The child's standard input and output are
  * /dev/null or, to encode and decode, files in memory, so that neither side
- * waits for the other; its standard error is a pipe, whose last line is its
- * word to the user.
+ * waits for the other; its standard error is a pipe, whose lines are its word
+ * to the user, and the last one the reason where it fails.
  *
- * Disadvantage: no progress is shown while the tool runs; only its last line
- * is passed on. */
+ * Disadvantage: no progress is shown while the tool runs; its words are passed
+ * on when it has ended. */
 #include "src/data/prepare.h"
 
 #include <errno.h>
@@ -27,9 +27,10 @@
 #include "src/data/tokens.h"
 
 #define TOOL "penstock-prepare"
-#define TOOL_VERSION "1" /* part of the cache key; raised when its output changes */
+#define TOOL_VERSION "2" /* part of the cache key; raised when its output changes */
 #define MOST_ARGUMENTS 64
-#define LINE_BYTES 512
+#define LINE_BYTES 2048
+#define WORDS_BYTES 8192
 
 extern char **environ;
 
@@ -88,33 +89,48 @@ int pen_prepare_find(char *ret_path, size_t path_bytes)
   return not_found();
 }
 
-/* Keeps the last line that is not empty of what comes through `fd`. */
-static void last_line(int fd, char line[LINE_BYTES])
+/* What the tool said on standard error. */
+struct words {
+  char all[WORDS_BYTES];  /* lines that are not empty, "\n" between; the first ones */
+  char last[LINE_BYTES];  /* of them, whether or not it is in `all` */
+};
+
+static void line_add(struct words *words, const char *line)
 {
-  char current[LINE_BYTES], chunk[4096];
-  size_t n_current = 0;
+  size_t n = strlen(words->all);
+
+  if (!line[0])
+    return;
+  snprintf(words->last, sizeof words->last, "%s", line);
+  if (n + strlen(line) + 2 <= sizeof words->all)
+    snprintf(words->all + n, sizeof words->all - n, "%s%s", n ? "\n" : "", line);
+}
+
+/* All that comes through `fd`; what is too long for a line is cut off. */
+static void words_read(int fd, struct words *words)
+{
+  char line[LINE_BYTES], chunk[4096];
+  size_t n_line = 0;
   ssize_t n;
 
-  line[0] = 0;
+  words->all[0] = words->last[0] = 0;
   while ((n = read(fd, chunk, sizeof chunk)) != 0) {
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)
       break;
     for (ssize_t i = 0; i < n; i++) {
-      if (chunk[i] != '\n' && n_current < sizeof current - 1) {
-        current[n_current++] = chunk[i];
-      } else if (chunk[i] == '\n' && n_current) {
-        memcpy(line, current, n_current);
-        line[n_current] = 0;
-        n_current = 0;
+      if (chunk[i] == '\n') {
+        line[n_line] = 0;
+        line_add(words, line);
+        n_line = 0;
+      } else if (n_line < sizeof line - 1) {
+        line[n_line++] = chunk[i];
       }
     }
   }
-  if (n_current) {
-    memcpy(line, current, n_current);
-    line[n_current] = 0;
-  }
+  line[n_line] = 0;
+  line_add(words, line);
 }
 
 /* Starts `argv`; *ret_fd reads its standard error.  in_fd and out_fd become its
@@ -151,7 +167,8 @@ static int tool_spawn(char *const *argv, int in_fd, int out_fd, pid_t *ret_pid, 
 static int tool_run(const char *const *arguments, int in_fd, int out_fd, char *ret_note,
                     size_t note_bytes)
 {
-  char tool[PATH_MAX], line[LINE_BYTES];
+  char tool[PATH_MAX];
+  struct words words;
   char *argv[MOST_ARGUMENTS + 2] = { tool };
   pid_t pid;
   int fd = -1, status;
@@ -167,7 +184,7 @@ static int tool_run(const char *const *arguments, int in_fd, int out_fd, char *r
   r = tool_spawn(argv, in_fd, out_fd, &pid, &fd);
   if (r < 0)
     return r;
-  last_line(fd, line);
+  words_read(fd, &words);
   close(fd);
   while (waitpid(pid, &status, 0) < 0)
     if (errno != EINTR)
@@ -176,9 +193,9 @@ static int tool_run(const char *const *arguments, int in_fd, int out_fd, char *r
     return pen_error_set(PEN_ESTOPPED, "%s was ended by signal %d", tool, WTERMSIG(status));
   if (WEXITSTATUS(status))
     return pen_error_set(WEXITSTATUS(status) == 2 ? PEN_EUSAGE : PEN_EFORMAT, "%s",
-                         line[0] ? line : TOOL " failed without a word");
+                         words.last[0] ? words.last : TOOL " failed without a word");
   if (ret_note)
-    snprintf(ret_note, note_bytes, "%s", line);
+    snprintf(ret_note, note_bytes, "%s", words.all);
   return 0;
 }
 
@@ -209,8 +226,23 @@ static int key_add_file(struct pen_sha256 *sha, const char *path, bool *ret_dire
   return 0;
 }
 
+/* The contents of `folder`/`name`, if it is there. */
+static int key_add_optional(struct pen_sha256 *sha, const char *folder, const char *name)
+{
+  char path[PATH_MAX];
+
+  key_add(sha, name);
+  if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path ||
+      access(path, R_OK) < 0)
+    return 0;
+  return pen_sha256_add_file(sha, path);
+}
+
 static int key_add_tokenizer(struct pen_sha256 *sha, const char *tokenizer)
 {
+  /* They say which begin and end tokens and which template there are. */
+  static const char *const names[] = { "tokenizer_config.json", "config.json",
+                                       "generation_config.json", "chat_template.jinja" };
   uint8_t digest[PEN_SHA256_BYTES] = { 0 };
   struct stat st;
   bool found;
@@ -225,38 +257,70 @@ static int key_add_tokenizer(struct pen_sha256 *sha, const char *tokenizer)
   if (!found)
     return pen_error_set(PEN_EFORMAT, "there is no tokenizer.json in %s", tokenizer);
   pen_sha256_add(sha, digest, sizeof digest);
-  /* It says whether begin and end tokens are added. */
-  char config[PATH_MAX];
-  if (snprintf(config, sizeof config, "%s/tokenizer_config.json", tokenizer) <
-        (int)sizeof config && access(config, R_OK) == 0)
-    return pen_sha256_add_file(sha, config);
+  for (size_t i = 0; r == 0 && i < sizeof names / sizeof *names; i++)
+    r = key_add_optional(sha, tokenizer, names[i]);
+  return r;
+}
+
+/* The template's contents where a file is named; and what names the columns of
+ * the data, beside it. */
+static int key_add_forms(struct pen_sha256 *sha, const struct pen_prepare_request *request)
+{
+  const char *template = request->chat_template, *slash = strrchr(request->data, '/');
+  char folder[PATH_MAX];
+
+  key_add(sha, template ? template : "");
+  if (template && access(template, R_OK) == 0) {
+    int r = pen_sha256_add_file(sha, template);
+    if (r < 0)
+      return r;
+  }
+  snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - request->data) : 1,
+           slash ? request->data : ".");
+  return key_add_optional(sha, folder, "dataset_info.json");
+}
+
+/* The name of the request's token file; *ret_directory: it is to be made anew. */
+static int cache_path(const struct pen_prepare_request *request, char *ret_path,
+                      size_t path_bytes, bool *ret_directory)
+{
+  struct pen_sha256 sha;
+  uint8_t digest[PEN_SHA256_BYTES];
+  char hex[2 * PEN_SHA256_BYTES + 1];
+  int r;
+
+  pen_sha256_begin(&sha);
+  key_add(&sha, TOOL_VERSION);
+  key_add(&sha, request->completion_only ? "completion" : "all");
+  key_add(&sha, request->assistant_only ? "assistant" : "all");
+  key_add(&sha, request->held_out ? "valid" : "train");
+  r = key_add_file(&sha, request->data, ret_directory);
+  if (r == 0)
+    r = key_add_tokenizer(&sha, request->tokenizer);
+  if (r == 0)
+    r = key_add_forms(&sha, request);
+  if (r < 0)
+    return r;
+  pen_sha256_end(&sha, digest);
+  pen_sha256_hex(digest, hex);
+  if (snprintf(ret_path, path_bytes, "%s/%.24s" PEN_TOKENS_SUFFIX, request->cache_dir, hex) >=
+      (int)path_bytes)
+    return pen_error_set(-ENAMETOOLONG, "the cache path %s is too long", request->cache_dir);
   return 0;
 }
 
 int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
                        size_t path_bytes, char *ret_note, size_t note_bytes)
 {
-  const char *arguments[10];
+  const char *arguments[16];
   size_t n = 0;
-  struct pen_sha256 sha;
-  uint8_t digest[PEN_SHA256_BYTES];
-  char hex[2 * PEN_SHA256_BYTES + 1], path[PATH_MAX];
+  char path[PATH_MAX];
   bool directory = false;
-  int r;
+  int r = cache_path(request, path, sizeof path < path_bytes ? sizeof path : path_bytes,
+                     &directory);
 
-  pen_sha256_begin(&sha);
-  key_add(&sha, TOOL_VERSION);
-  key_add(&sha, request->completion_only ? "completion" : "all");
-  r = key_add_file(&sha, request->data, &directory);
-  if (r == 0)
-    r = key_add_tokenizer(&sha, request->tokenizer);
   if (r < 0)
     return r;
-  pen_sha256_end(&sha, digest);
-  pen_sha256_hex(digest, hex);
-  if (snprintf(path, sizeof path, "%s/%.24s" PEN_TOKENS_SUFFIX, request->cache_dir, hex) >=
-      (int)(sizeof path < path_bytes ? sizeof path : path_bytes))
-    return pen_error_set(-ENAMETOOLONG, "the cache path %s is too long", request->cache_dir);
   if (mkdir(request->cache_dir, 0777) < 0 && errno != EEXIST)
     return pen_error_set(-errno, "cannot make the cache %s", request->cache_dir);
   if (ret_note && note_bytes)
@@ -267,7 +331,17 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
     arguments[n++] = "--output";
     arguments[n++] = path;
     if (request->completion_only)
-      arguments[n++] = "--completion-only";
+      arguments[n++] = "--completion-only-loss";
+    if (request->assistant_only)
+      arguments[n++] = "--assistant-only-loss";
+    if (request->chat_template) {
+      arguments[n++] = "--chat-template";
+      arguments[n++] = request->chat_template;
+    }
+    if (request->held_out) {
+      arguments[n++] = "--split";
+      arguments[n++] = "valid";
+    }
     arguments[n++] = "--"; /* a path may begin with a dash */
     arguments[n++] = request->data;
     arguments[n] = NULL;

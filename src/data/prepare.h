@@ -16,23 +16,27 @@
 int pen_prepare_find(char *ret_path, size_t path_bytes);
 
 /* Runs the tool with `arguments` (ended by NULL, without the program name) and
- * waits.  On success the last line it wrote to standard error (its summary) is
- * in ret_note[note_bytes], which may be NULL.  On failure that line is the
- * error text: -PEN_EFORMAT where the tool refused the data (exit 1),
+ * waits.  On success the lines it wrote to standard error (what it found, its
+ * summary) are in ret_note[note_bytes], which may be NULL; of more than fit, the
+ * first ones.  On failure the last line is the error text: -PEN_EFORMAT where the tool refused the data (exit 1),
  * -PEN_EUSAGE for its exit 2, -ENOENT where it is not installed. */
 int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes);
 
 struct pen_prepare_request {
-  const char *data;       /* text file, directory or JSON/JSONL records */
+  const char *data;       /* text file, directory, JSON/JSONL/Parquet records */
   const char *tokenizer;  /* model directory or tokenizer.json */
   const char *cache_dir;  /* made where missing (one level) */
+  const char *chat_template; /* file or name; NULL: the model's own */
   bool completion_only;   /* only the completion's tokens are targets */
+  bool assistant_only;    /* only the assistant's tokens are targets */
+  bool held_out;          /* of a directory of train and valid files the latter */
 };
 
 /* The token file of `request` in cache_dir, made if it is not there yet: its
- * name is a hash of the data's path, size and time, the tokenizer and the
- * options.  Writes the path to ret_path[path_bytes] and the tool's summary to
- * ret_note (may be NULL; "" where the file was there). */
+ * name is a hash of the data's path, size and time, the tokenizer and what else
+ * of the model the tool reads, the chat template and the options.  Writes the
+ * path to ret_path[path_bytes] and what the tool said to ret_note (may be NULL;
+ * "" where the file was there). */
 int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
                        size_t path_bytes, char *ret_note, size_t note_bytes);
 

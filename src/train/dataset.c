@@ -18,7 +18,8 @@ uint32_t pen_dataset_length(const struct pen_model_config *config)
 }
 
 int pen_dataset_open(const char *path, const char *model_dir,
-                     uint32_t *max_length, struct pen_dataset *ret_dataset)
+                     struct pen_sequences_options *cut,
+                     struct pen_dataset *ret_dataset)
 {
   uint8_t hash[PEN_SHA256_BYTES];
   bool has_hash = false;
@@ -30,15 +31,14 @@ int pen_dataset_open(const char *path, const char *model_dir,
     rc = pen_tokens_hash_tokenizer(model_dir, hash, &has_hash);
   if (rc < 0)
     return rc;
-  if (*max_length == 0)
-    *max_length = pen_dataset_length(&config);
+  if (cut->max_length == 0)
+    cut->max_length = pen_dataset_length(&config);
   struct pen_tokens_options options = {
       .vocab_size = (uint32_t)config.vocab_size,
       .tokenizer_sha256 = has_hash ? hash : NULL};
-  struct pen_sequences_options cut = {.max_length = *max_length};
   rc = pen_tokens_open(path, &options, &ret_dataset->tokens);
   if (rc == 0)
-    rc = pen_sequences_create(ret_dataset->tokens, &cut,
+    rc = pen_sequences_create(ret_dataset->tokens, cut,
                               &ret_dataset->sequences);
   if (rc < 0)
     return rc;

@@ -11,11 +11,12 @@ struct pen_dataset {
 };
 
 /* Opens `path` for the model in model_dir: its vocabulary and its tokenizer are
- * held against the file's.  *max_length 0 becomes 1,024 (TRL's default), or the
- * most the model can.  Warns of what was cut off or dropped.  After any return
+ * held against the file's.  cut->max_length 0 becomes 1,024 (TRL's default), or
+ * the most the model can.  Warns of what was cut off or dropped.  After any return
  * pen_dataset_close is right. */
 int pen_dataset_open(const char *path, const char *model_dir,
-                     uint32_t *max_length, struct pen_dataset *ret_dataset);
+                     struct pen_sequences_options *cut,
+                     struct pen_dataset *ret_dataset);
 /* What max_length 0 becomes for this model. */
 uint32_t pen_dataset_length(const struct pen_model_config *config);
 void pen_dataset_close(struct pen_dataset *dataset);

@@ -26,8 +26,9 @@ struct evaluation {
 static int open_data(struct evaluation *e)
 {
   const struct pen_evaluate_settings *s = e->set;
-  uint32_t max_length = s->max_length;
-  int rc = pen_dataset_open(s->data, s->model.dir, &max_length, &e->data);
+  struct pen_sequences_options cut = {
+      .max_length = s->max_length, .refuse_truncation = s->refuse_truncation};
+  int rc = pen_dataset_open(s->data, s->model.dir, &cut, &e->data);
   if (rc < 0)
     return rc;
   e->order = (struct pen_order){

@@ -9,6 +9,7 @@ struct pen_evaluate_settings {
   struct pen_machine_settings machine;
   const char *data;        /* token file */
   uint32_t max_length;     /* 0: 1,024, or what the model can at most */
+  bool refuse_truncation;  /* of records longer than that */
   uint64_t batch_sequences;
   const char *dump_logits; /* safetensors file of ids, doc_begin, logits; NULL */
 };

@@ -46,6 +46,7 @@ struct pen_train_settings {
   bool plan_only; /* nothing will be loaded: a config.json is model enough */
 
   uint32_t max_length; /* 0: 1,024, or what the model can at most */
+  bool refuse_truncation; /* of records longer than that */
   uint64_t batch_sequences, accumulation;
   double epochs;
   uint64_t max_steps;           /* 0: by epochs */

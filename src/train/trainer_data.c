@@ -28,11 +28,14 @@ static void set_orders(struct pen_trainer *t, uint64_t n)
 
 int pen_trainer_open_data(struct pen_trainer *t)
 {
-  int rc = pen_dataset_open(t->set.data, t->set.model.dir, &t->set.max_length,
-                            &t->train.set);
+  struct pen_sequences_options cut = {
+      .max_length = t->set.max_length,
+      .refuse_truncation = t->set.refuse_truncation};
+  int rc = pen_dataset_open(t->set.data, t->set.model.dir, &cut, &t->train.set);
+  t->set.max_length = cut.max_length;
   if (rc == 0 && t->set.eval_data)
-    rc = pen_dataset_open(t->set.eval_data, t->set.model.dir,
-                          &t->set.max_length, &t->eval.set);
+    rc = pen_dataset_open(t->set.eval_data, t->set.model.dir, &cut,
+                          &t->eval.set);
   if (rc < 0)
     return rc;
   set_orders(t, pen_sequences_counts(t->train.set.sequences)->n_sequences);

@@ -124,6 +124,10 @@ static void test_contradictions(void **state)
   test_fails(parse_as(PEN_VERB_GENERATE, "generate",
                       "--model m --greedy --temperature 0.5", NULL), PEN_EUSAGE,
              "--temperature");
+  test_fails(parse_as(PEN_VERB_PLAN, "plan", "--model m --chat-template t", NULL),
+             PEN_EUSAGE, "--chat-template has no effect without --data");
+  test_ok(parse_as(PEN_VERB_PLAN, "plan", "--model m --chat-template t --data d",
+                   NULL));
   test_fails(parse_as(PEN_VERB_TRAIN, "train", "--model m --data d", "config"),
              PEN_EUSAGE, "penstock train needs --output-dir");
 }

@@ -1,4 +1,4 @@
-/* Running the tool, with shell scripts in its place: found, its last line, its
+/* Running the tool, with shell scripts in its place: found, its words, its
  * exit codes, its cache. */
 #include "tests/data/test.h"
 #include "tests/data/token_writer.h"
@@ -26,13 +26,19 @@ static void tool_is(const char *script)
 
 static const char *const no_arguments[] = { NULL };
 
-static void last_line_is_passed_on(void **state)
+static void words_are_passed_on(void **state)
 {
-  char note[64];
+  char note[64], long_note[16384];
 
   tool_is("echo noise; echo first >&2; printf 'last word\\n\\n' >&2");
   assert_done(pen_prepare_run(no_arguments, note, sizeof note));
-  assert_string_equal(note, "last word");
+  assert_string_equal(note, "first\nlast word");
+  /* more lines, and longer ones, than are kept */
+  tool_is("for i in $(seq 3000); do printf %010d $i >&2; done; echo >&2\n"
+          "for i in $(seq 3000); do echo $i >&2; done");
+  assert_done(pen_prepare_run(no_arguments, long_note, sizeof long_note));
+  assert_int_equal(strncmp(long_note, "00000000010000000002", 20), 0);
+  assert_in_range(strlen(long_note), 8000, 8191);
   tool_is("printf 'no end of line' >&2");
   assert_done(pen_prepare_run(no_arguments, note, sizeof note));
   assert_string_equal(note, "no end of line");
@@ -41,7 +47,7 @@ static void last_line_is_passed_on(void **state)
 
 static void failures_keep_their_text(void **state)
 {
-  tool_is("echo Traceback >&2; echo 'line 3 of x.jsonl is no JSON' >&2; exit 1");
+  tool_is("seq 9000 >&2; echo Traceback >&2; echo 'line 3 of x.jsonl is no JSON' >&2; exit 1");
   assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EFORMAT, "line 3 of x.jsonl");
   tool_is("echo 'no such option' >&2; exit 2");
   assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EUSAGE, "no such option");
@@ -70,6 +76,35 @@ static void missing_tool_says_how_to_install_it(void **state)
   free(old_path);
 }
 
+/* Each option and each file the tool reads besides makes another name. */
+static void forms_are_part_of_the_key(const struct pen_prepare_request *plain,
+                                      const char *plain_path)
+{
+  char paths[7][PATH_MAX], note[64];
+  const char *template = test_file("t.jinja", "{{ a }}", 7);
+  struct pen_prepare_request requests[] = { *plain, *plain, *plain, *plain, *plain, *plain };
+
+  requests[0].assistant_only = true;
+  requests[1].held_out = true;
+  requests[2].chat_template = "chatml";
+  requests[3].chat_template = requests[4].chat_template = strdup(template);
+  for (size_t i = 0; i < 6; i++) {
+    if (i == 4)
+      test_file("t.jinja", "{{ b }}", 7);
+    if (i == 5)
+      test_file("model/chat_template.jinja", "{{ c }}", 7);
+    assert_done(pen_prepare_cached(&requests[i], paths[i], sizeof paths[i], note, sizeof note));
+    assert_string_not_equal(note, "");
+    assert_string_not_equal(paths[i], plain_path);
+    for (size_t j = 0; j < i; j++)
+      assert_string_not_equal(paths[i], paths[j]);
+  }
+  test_file("dataset_info.json", "{}", 2);
+  assert_done(pen_prepare_cached(plain, paths[6], sizeof paths[6], note, sizeof note));
+  assert_string_not_equal(paths[6], paths[5]);
+  free((void *)(uintptr_t)requests[3].chat_template);
+}
+
 /* The script writes its count of runs, so that a second run would show. */
 static void cache_is_used_until_something_changes(void **state)
 {
@@ -85,7 +120,7 @@ static void cache_is_used_until_something_changes(void **state)
   assert_refused(pen_prepare_cached(&request, path, sizeof path, note, sizeof note),
                  PEN_EFORMAT, "no tokenizer.json");
   test_file("model/tokenizer.json", "{}", 2);
-  /* --tokenizer MODEL --output PATH [--completion-only] -- DATA */
+  /* --tokenizer MODEL --output PATH [OPTIONS] -- DATA */
   tool_is("test \"$1\" = --tokenizer && test \"$3\" = --output || exit 2\n"
           "echo x > \"$4\"; echo \"made $5 $6 $#\" >&2");
   assert_done(pen_prepare_cached(&request, path, sizeof path, note, sizeof note));
@@ -97,8 +132,9 @@ static void cache_is_used_until_something_changes(void **state)
   request.completion_only = true;
   assert_done(pen_prepare_cached(&request, again, sizeof again, note, sizeof note));
   assert_string_not_equal(path, again);
-  assert_string_equal(note, "made --completion-only -- 7");
+  assert_string_equal(note, "made --completion-only-loss -- 7");
   request.completion_only = false;
+  forms_are_part_of_the_key(&request, path);
   test_file("data.txt", "other text", 10);
   assert_done(pen_prepare_cached(&request, again, sizeof again, note, sizeof note));
   assert_string_not_equal(path, again);
@@ -187,7 +223,7 @@ static void the_real_tool(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(last_line_is_passed_on),
+    cmocka_unit_test(words_are_passed_on),
     cmocka_unit_test(failures_keep_their_text),
     cmocka_unit_test(missing_tool_says_how_to_install_it),
     cmocka_unit_test(cache_is_used_until_something_changes),

@@ -1,97 +1,17 @@
 """penstock-prepare: ids, begin and end tokens, masks, damage; what it writes is
-read back by the C reader (argument 1: the program that prints a token file).
-
-Exits with 77, saying so, where the tokenizers library is missing.
+read back by the C reader.
 """
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-ROOT = Path(os.environ.get("PEN_ROOT", Path(__file__).resolve().parents[2]))
-SHARED = ROOT.parent / "shared" / "data"
-sys.path.insert(0, str(ROOT / "prepare"))
-
-try:
-    from tokenizers import Tokenizer as Library
-    from tokenizers import decoders, models, pre_tokenizers, processors, trainers
-except ImportError:
-    print("skipped: the Python package tokenizers is not installed (tools/setup)")
-    sys.exit(77)
-
-from penstock_prepare import PrepareError  # noqa: E402
-from penstock_prepare.samples import Sample  # noqa: E402
-from penstock_prepare.token_file import pack_bits  # noqa: E402
-from penstock_prepare.tokenizer import Tokenizer  # noqa: E402
-
-DUMP = None  # set by main
-TEXT = "the quick brown fox jumps over the lazy dog\n" * 3 + "äöü €\n"
-
-
-def needs(path):
-    return unittest.skipUnless((SHARED / path).exists(), f"no {path} in ../shared/data")
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="penstock-test-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def model(self, name="model", config=None, post_bos=False):
-        """A directory with a small byte-level tokenizer: <s> 0, </s> 1."""
-        folder = self.folder / name
-        folder.mkdir()
-        library = Library(models.BPE())
-        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        library.decoder = decoders.ByteLevel()
-        library.train_from_iterator([TEXT], trainers.BpeTrainer(
-            vocab_size=300, special_tokens=["<s>", "</s>"], show_progress=False,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-        if post_bos:
-            library.post_processor = processors.TemplateProcessing(
-                single="<s> $A", special_tokens=[("<s>", 0)])
-        library.save(str(folder / "tokenizer.json"))
-        config = {"bos_token": "<s>", "eos_token": "</s>"} if config is None else config
-        (folder / "tokenizer_config.json").write_text(json.dumps(config))
-        return folder
-
-    def write(self, name, content):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    def tool(self, *arguments, code=0, stdin=""):
-        done = subprocess.run([sys.executable, "-m", "penstock_prepare", *map(str, arguments)],
-                              input=stdin, capture_output=True, text=True,
-                              env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare")))
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done
-
-    def refused(self, part, *arguments, code=1):
-        error = self.tool(*arguments, code=code).stderr.strip()
-        self.assertIn(part, error)
-        if code == 1:
-            self.assertEqual(len(error.splitlines()), 1, error)
-        left = [p for p in self.folder.rglob("*") if p.suffix in (".tmp", ".pent")]
-        self.assertEqual(left, [])
-
-    def dump(self, path):
-        done = subprocess.run([DUMP, str(path)], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        head, *rest = done.stdout.splitlines()
-        return head.split(), *([int(w) for w in line.split()] for line in rest)
-
-    def documents(self, path):
-        """[(ids, flags)] of every document, by the C reader."""
-        _, borders, ids, flags = self.dump(path)
-        return [(ids[a:b], flags[a:b]) for a, b in zip(borders, borders[1:])]
+from prepare_case import SHARED, TEXT, Case, Library, main, models, needs, pre_tokenizers
+from penstock_prepare import PrepareError
+from penstock_prepare.samples import Sample
+from penstock_prepare.token_file import pack_bits
+from penstock_prepare.tokenizer import Tokenizer
 
 
 class Ids(Case):
@@ -99,7 +19,7 @@ class Ids(Case):
         lines = (SHARED / "tokenizers/golden.jsonl").read_text().splitlines()
         rows = [row for row in map(json.loads, lines) if "ids" in row]
         self.assertGreater(len(rows), 30)
-        samples = [Sample(row["text"], 0, "golden") for row in rows]
+        samples = [Sample(row["text"], "golden") for row in rows]
         for row, got in zip(rows, tokenizer._tokenizer.encode_batch(
                 [s.text for s in samples], add_special_tokens=False)):
             self.assertEqual(got.ids, row["ids"][name], repr(row["text"]))
@@ -125,7 +45,7 @@ class Ids(Case):
         model = SHARED / "models/stories260K-hf"
         tokenizer = Tokenizer(model)
         self.assertEqual((tokenizer.bos_id, tokenizer.eos_id, tokenizer.vocab_size), (1, 2, 512))
-        (ids, _), = tokenizer.encode([Sample("Once upon a time", 0, "")])
+        (ids, _), = tokenizer.encode([Sample("Once upon a time", "")])
         expected = Library.from_file(str(model / "tokenizer.json")).encode("Once upon a time").ids
         self.assertEqual(ids, expected + [2])
         self.assertEqual(expected[0], 1)
@@ -133,7 +53,7 @@ class Ids(Case):
 
 class BeginAndEnd(Case):
     def ids(self, model, text, **more):
-        (ids, _), = Tokenizer(model, **more).encode([Sample(text, 0, "")])
+        (ids, _), = Tokenizer(model, **more).encode([Sample(text, "")])
         return ids
 
     def test_who_decides_about_the_begin_token(self):
@@ -228,9 +148,7 @@ class Records(Case):
         if not model.exists():
             self.model(post_bos=True)
         out = self.folder / "out.pent"
-        text = (json.dumps(records) if name.endswith(".json")
-                else "".join(json.dumps(r) + "\n\n" for r in records))
-        self.tool("--tokenizer", model, "-o", out, *options, self.write(name, text))
+        self.tool("--tokenizer", model, "-o", out, *options, self.records(records, name))
         self.assertEqual(self.dump(out)[0][2], "1")
         return Tokenizer(model), self.documents(out)
 
@@ -252,7 +170,7 @@ class Records(Case):
         """By position: the prompt holds the same words and the same end token."""
         records = [{"prompt": "the dog</s>\n", "completion": "the dog"},
                    {"prompt": "the fox", "completion": ""}, {"text": "the fox"}]
-        tokenizer, documents = self.prepare(records, "--completion-only")
+        tokenizer, documents = self.prepare(records, "--completion-only-loss")
         trained = [[i for i, f in zip(ids, flags) if f] for ids, flags in documents]
         rest = [[i for i, f in zip(ids, flags) if not f] for ids, flags in documents]
         self.assertEqual(trained[0], tokenizer._tokenizer.encode(
@@ -265,7 +183,7 @@ class Records(Case):
     def test_instruction_set(self):
         model, out = self.model(), self.folder / "out.pent"
         data = SHARED / "instruct/instruction-data-1100.json"
-        self.tool("--tokenizer", model, "-o", out, "--completion-only", data)
+        self.tool("--tokenizer", model, "-o", out, "--completion-only-loss", data)
         documents, tokenizer = self.documents(out), Tokenizer(model)
         records = json.loads(data.read_text())
         self.assertEqual(len(documents), 1100)
@@ -321,7 +239,7 @@ class Refusals(Case):
     def test_wrong_usage(self):
         model, text = self.model(), self.write("a.txt", "x")
         for arguments in (["-o", self.out], ["-o", self.out, text, self.folder / "r.jsonl"],
-                          [text], ["-o", self.out, text, "--completion-only"],
+                          [text], ["-o", self.out, text, "--completion-only-loss"],
                           ["--encode", text], ["--encode", "--decode"], ["--nonsense"]):
             self.refused("error:", "--tokenizer", model, *arguments, code=2)
         self.refused("--tokenizer", text, code=2)
@@ -341,7 +259,7 @@ class Words(Case):
     def test_show(self):
         model = self.model()
         data = self.write("r.jsonl", '{"prompt": "the dog\\n", "completion": "the fox"}\n' * 3)
-        done = self.tool("--tokenizer", model, "--show", 2, "--completion-only", data)
+        done = self.tool("--tokenizer", model, "--show", 2, "--completion-only-loss", data)
         self.assertEqual(done.stdout.count("[[the dog\n]]the fox"), 2)
         self.assertEqual(done.stdout.count("--- sample"), 2)
 
@@ -354,5 +272,4 @@ class Words(Case):
 
 
 if __name__ == "__main__":
-    DUMP = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    main()
