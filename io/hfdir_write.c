@@ -240,20 +240,26 @@ int pen_hfdir_put_file(struct pen_hfdir_writer *writer, const char *name,
   return rc ? rc : pen_files_write_whole(path, bytes, n);
 }
 
+int pen_hfdir_copy_file(struct pen_hfdir_writer *writer, const char *name,
+                        const char *from)
+{
+  char to[PATH_MAX];
+  int rc = in_tmp(writer, name, to);
+  return rc ? rc : pen_files_copy(from, to);
+}
+
 int pen_hfdir_copy_companions(struct pen_hfdir_writer *writer,
                               const char *from_dir)
 {
   int rc = 0;
   for (size_t i = 0; i < sizeof companions / sizeof companions[0] && !rc; i++) {
-    char from[PATH_MAX], to[PATH_MAX];
+    char from[PATH_MAX];
     if (snprintf(from, sizeof from, "%s/%s", from_dir, companions[i]) >=
         (int)sizeof from)
       return pen_error_set(-ENAMETOOLONG, "cannot copy from %s", from_dir);
     if (!pen_files_exists(from))
       continue;
-    rc = in_tmp(writer, companions[i], to);
-    if (!rc)
-      rc = pen_files_copy(from, to);
+    rc = pen_hfdir_copy_file(writer, companions[i], from);
   }
   return rc;
 }

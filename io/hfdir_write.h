@@ -50,6 +50,10 @@ int pen_hfdir_write_bytes(struct pen_hfdir_writer *writer, size_t i,
 int pen_hfdir_put_file(struct pen_hfdir_writer *writer, const char *name,
                        const void *bytes, size_t n);
 
+/* Adds a small file by copying another. */
+int pen_hfdir_copy_file(struct pen_hfdir_writer *writer, const char *name,
+                        const char *from);
+
 /* Copies from another model directory what of these is there: tokenizer, chat
  * template, generation config; not config.json. */
 int pen_hfdir_copy_companions(struct pen_hfdir_writer *writer,

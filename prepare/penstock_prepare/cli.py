@@ -32,6 +32,8 @@ def parser():
     p.add_argument("--chat-template", metavar="FILE|NAME",
                    help="a Jinja file, one of the model's templates by name, or chatml; "
                         "else the model's own")
+    p.add_argument("--save-template", metavar="FILE",
+                   help="write the chat template that was used to a file")
     p.add_argument("--assistant-only-loss", action="store_true",
                    help="train only what the assistant says in conversations")
     p.add_argument("--completion-only-loss", "--completion-only", action="store_true",
@@ -61,6 +63,8 @@ def check_usage(p, a):
         return
     if not a.data:
         p.error("no data named")
+    if a.save_template and not a.output:
+        p.error("--save-template needs --output")
     if not a.output and not a.show:
         p.error("nothing to do: name the file to write with --output, or --show samples")
 
@@ -71,7 +75,7 @@ def check_kind(p, a, paths):
     if len(kinds) > 1:
         p.error("records (.json, .jsonl, .parquet) and text cannot go into one file")
     if kinds == {False}:
-        for option in ("chat_template", "assistant_only_loss", "completion_only_loss"):
+        for option in ("chat_template", "save_template", "assistant_only_loss", "completion_only_loss"):
             if getattr(a, option):
                 p.error(f"--{option.replace('_', '-')} is for records; text has no turns")
     return kinds == {True}
@@ -112,6 +116,13 @@ def check_something(samples, arguments):
                        f"{samples.dropped_note()}")
 
 
+def check_template(samples, arguments):
+    for option in ("chat_template", "save_template"):
+        if getattr(arguments, option) and not samples.n_chats:
+            raise PrepareError(f"--{option.replace('_', '-')} without effect: there is no "
+                               f"conversation in {', '.join(arguments.data)}")
+
+
 def prepare(arguments, records, paths):
     tokenizer = Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos)
     template = tokenizer.template(arguments.chat_template) if records else None
@@ -135,9 +146,9 @@ def prepare(arguments, records, paths):
             file.add(ids, flags)
         if not file.n_docs:
             check_something(samples, arguments)
-        if arguments.chat_template and not any("rendered" in kind for kind in samples.kinds):
-            raise PrepareError("--chat-template without effect: there is no conversation in "
-                               f"{', '.join(arguments.data)}")
+        check_template(samples, arguments)
+        if arguments.save_template:
+            template.save(arguments.save_template)
         file.finish()
     report(samples, tokenizer, first,
            f"{file.n_docs} documents, {file.n_tokens} tokens, {file.n_trained} of them "

@@ -45,6 +45,7 @@ class Samples:
         self.notes = []
         self.kinds = Counter()  # of records, by how they are said aloud
         self.n_samples = 0
+        self.n_chats = 0
         self.n_dropped = 0
         self.reasons = Counter()
         self._first = {}
@@ -112,6 +113,7 @@ class Samples:
         if not self._template:
             raise PrepareError(f"{chat.origin} is a conversation ({kind}), and the model has no "
                                "chat template: name one by --chat-template FILE or chatml")
+        self.n_chats += 1
         self.kinds[f"{kind}, rendered by {self._template.name}"] += 1
         text, spans = self._renderer.render(chat)
         return Sample(text, chat.origin, spans, rendered=True)

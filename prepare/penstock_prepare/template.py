@@ -78,12 +78,18 @@ class Template:
         from jinja2 import TemplateError
 
         self.name = name
+        self._source = source
         self.has_generation = bool(GENERATION_TAG.search(source))
         self._tokens = tokens
         try:
             self._template = _environment().from_string(source)
         except TemplateError as error:
             raise PrepareError(f"{name} is not a chat template: {error}") from None
+
+    def save(self, path):
+        """Writes the template's source to a file."""
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            file.write(self._source)
 
     def render(self, messages, tools=None, add_generation_prompt=False):
         """(text, spans of what the assistant wrote, in characters)."""

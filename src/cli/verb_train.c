@@ -9,6 +9,7 @@
 #include "src/cli/options.h"
 #include "src/cli/settings.h"
 #include "src/cli/verb.h"
+#include "src/data/prepare.h"
 #include "src/model/model_dir.h"
 #include "src/train/train.h"
 
@@ -33,7 +34,7 @@ int pen_verb_train(const struct pen_config *config)
 {
   struct pen_train_settings s = {0};
   char *model = NULL, *data = NULL, *eval_data = NULL, *text = NULL;
-  char cache[4096];
+  char cache[4096], chat_template[4096 + 8];
   size_t text_bytes;
   pen_settings_train(config, &s);
   s.stop = &stop_asked;
@@ -47,6 +48,11 @@ int pen_verb_train(const struct pen_config *config)
                              &eval_data);
   s.data = data;
   s.eval_data = eval_data;
+  if (data && config->chat_template) {
+    snprintf(chat_template, sizeof chat_template,
+             "%s" PEN_PREPARE_TEMPLATE_SUFFIX, data);
+    s.chat_template = chat_template;
+  }
   FILE *f = rc == 0 ? open_memstream(&text, &text_bytes) : NULL;
   if (f) {
     pen_options_dump(config, PEN_VERB_TRAIN, f);

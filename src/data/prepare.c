@@ -312,9 +312,9 @@ static int cache_path(const struct pen_prepare_request *request, char *ret_path,
 int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
                        size_t path_bytes, char *ret_note, size_t note_bytes)
 {
-  const char *arguments[16];
+  const char *arguments[20];
   size_t n = 0;
-  char path[PATH_MAX];
+  char path[PATH_MAX], template[PATH_MAX + sizeof PEN_PREPARE_TEMPLATE_SUFFIX];
   bool directory = false;
   int r = cache_path(request, path, sizeof path < path_bytes ? sizeof path : path_bytes,
                      &directory);
@@ -325,7 +325,9 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
     return pen_error_set(-errno, "cannot make the cache %s", request->cache_dir);
   if (ret_note && note_bytes)
     ret_note[0] = 0;
-  if (directory || access(path, R_OK) < 0) {
+  snprintf(template, sizeof template, "%s" PEN_PREPARE_TEMPLATE_SUFFIX, path);
+  if (directory || access(path, R_OK) < 0 ||
+      (request->chat_template && access(template, R_OK) < 0)) {
     arguments[n++] = "--tokenizer";
     arguments[n++] = request->tokenizer;
     arguments[n++] = "--output";
@@ -337,6 +339,8 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
     if (request->chat_template) {
       arguments[n++] = "--chat-template";
       arguments[n++] = request->chat_template;
+      arguments[n++] = "--save-template";
+      arguments[n++] = template;
     }
     if (request->held_out) {
       arguments[n++] = "--split";

@@ -26,11 +26,14 @@ struct pen_prepare_request {
   const char *data;       /* text file, directory, JSON/JSONL/Parquet records */
   const char *tokenizer;  /* model directory or tokenizer.json */
   const char *cache_dir;  /* made where missing (one level) */
-  const char *chat_template; /* file or name; NULL: the model's own */
+  const char *chat_template; /* file or name; NULL: the model's own.  Its text is
+                                left beside the token file, as PATH.jinja */
   bool completion_only;   /* only the completion's tokens are targets */
   bool assistant_only;    /* only the assistant's tokens are targets */
   bool held_out;          /* of a directory of train and valid files the latter */
 };
+
+#define PEN_PREPARE_TEMPLATE_SUFFIX ".jinja"
 
 /* The token file of `request` in cache_dir, made if it is not there yet: its
  * name is a hash of the data's path, size and time, the tokenizer and what else

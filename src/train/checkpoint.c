@@ -17,6 +17,7 @@ struct pen_checkpoint {
 };
 
 int pen_checkpoint_begin(struct pen_session *session, const char *path,
+                         const char *chat_template,
                          const struct pen_cursor *cursor, uint32_t generation,
                          struct pen_checkpoint **ret_checkpoint)
 {
@@ -27,6 +28,8 @@ int pen_checkpoint_begin(struct pen_session *session, const char *path,
   c->session = session;
   int rc = pen_params_create_dir_like(session->params, session->dir,
                                       PEN_FILE_NONE, path, true, &c->model);
+  if (rc == 0 && chat_template)
+    rc = pen_hfdir_copy_file(c->model, "chat_template.jinja", chat_template);
   snprintf(file, sizeof file, "%s.tmp/" PEN_SAVED_FILE, path);
   if (rc == 0 && cursor)
     rc = pen_saved_create(file, &session->layout, cursor, generation,

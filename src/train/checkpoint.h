@@ -8,10 +8,12 @@
 
 struct pen_checkpoint; /* one being written */
 
-/* Starts PATH.tmp; PATH appears at finish.  cursor NULL: weights only (the
+/* Starts PATH.tmp; PATH appears at finish.  chat_template: a file that takes the
+ * place of the model's own, or NULL.  cursor NULL: weights only (the
  * final model), else with state, whose store tiles lie in the store of that
  * generation.  Caller owns *ret_checkpoint. */
 int pen_checkpoint_begin(struct pen_session *session, const char *path,
+                         const char *chat_template,
                          const struct pen_cursor *cursor, uint32_t generation,
                          struct pen_checkpoint **ret_checkpoint);
 

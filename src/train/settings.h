@@ -41,6 +41,8 @@ struct pen_train_settings {
   struct pen_machine_settings machine;
 
   const char *data, *eval_data; /* token files; eval_data may be NULL */
+  const char *chat_template; /* file, for the models that are written; NULL: as
+                                the model has it */
   const char *output_dir;
   bool resume, overwrite, dry_run;
   bool plan_only; /* nothing will be loaded: a config.json is model enough */

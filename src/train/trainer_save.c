@@ -95,7 +95,7 @@ int pen_trainer_checkpoint(struct pen_trainer *t)
   pen_rundir_checkpoint_path(&t->rundir, t->cursor.step, path);
   int rc = t->log ? pen_runlog_sync(t->log) : 0; /* none yet while moving */
   if (rc == 0)
-    rc = pen_checkpoint_begin(&t->session, path,
+    rc = pen_checkpoint_begin(&t->session, path, t->set.chat_template,
                               with_state ? &t->cursor : NULL,
                               in_store ? t->generation : PEN_SAVED_NO_STORE,
                               &t->saving);
@@ -119,8 +119,8 @@ int pen_trainer_export(struct pen_trainer *t)
   pen_rundir_file(&t->rundir, "model", path);
   int rc = pen_runlog_sync(t->log);
   if (rc == 0)
-    rc = pen_checkpoint_begin(&t->session, path, NULL, PEN_SAVED_NO_STORE,
-                              &t->saving);
+    rc = pen_checkpoint_begin(&t->session, path, t->set.chat_template, NULL,
+                              PEN_SAVED_NO_STORE, &t->saving);
   if (rc == 0)
     rc = drain(t, true);
   if (rc == 0)

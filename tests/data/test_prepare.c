@@ -96,6 +96,8 @@ static void forms_are_part_of_the_key(const struct pen_prepare_request *plain,
     assert_done(pen_prepare_cached(&requests[i], paths[i], sizeof paths[i], note, sizeof note));
     assert_string_not_equal(note, "");
     assert_string_not_equal(paths[i], plain_path);
+    assert_done(pen_prepare_cached(&requests[i], paths[6], sizeof paths[6], note, sizeof note));
+    assert_string_equal(note, ""); /* was there */
     for (size_t j = 0; j < i; j++)
       assert_string_not_equal(paths[i], paths[j]);
   }
@@ -122,7 +124,8 @@ static void cache_is_used_until_something_changes(void **state)
   test_file("model/tokenizer.json", "{}", 2);
   /* --tokenizer MODEL --output PATH [OPTIONS] -- DATA */
   tool_is("test \"$1\" = --tokenizer && test \"$3\" = --output || exit 2\n"
-          "echo x > \"$4\"; echo \"made $5 $6 $#\" >&2");
+          "echo x > \"$4\"; echo \"made $5 $6 $#\" >&2\n"
+          "test \"$5\" != --chat-template || echo y > \"$8\"");
   assert_done(pen_prepare_cached(&request, path, sizeof path, note, sizeof note));
   assert_int_equal(access(path, R_OK), 0);
   assert_int_equal(strncmp(note, "made -- ", 8), 0);

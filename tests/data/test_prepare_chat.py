@@ -300,8 +300,10 @@ class Formats(ChatCase):
         self.refused("nor", "--tokenizer", model, "-o", self.out, "--chat-template", "nor",
                      self.records(records))
         file = self.write("t.jinja", "{{ messages[0].content }}")
-        self.assertEqual(self.text(records, "--chat-template", file)[0],
+        saved = self.folder / "saved.jinja"
+        self.assertEqual(self.text(records, "--chat-template", file, "--save-template", saved)[0],
                          ["<s>the fox<|im_end|>"])
+        self.assertEqual(saved.read_bytes(), file.read_bytes())
         self.assertIn("assistant\nthe dog", self.text(records, "--chat-template", "chatml")[0][0])
         (model / "chat_template.jinja").write_text("{{ messages[1].content }}")
         self.assertEqual(self.text(records)[0], ["<s>the dog<|im_end|>"])
@@ -439,6 +441,9 @@ class Drops(ChatCase):
                      "--assistant-only-loss", text)
         self.refused("without effect", "--tokenizer", model, "-o", self.out,
                      "--chat-template", "chatml", text)
+        self.refused("without effect", "--tokenizer", model, "-o", self.out,
+                     "--save-template", self.folder / "t.jinja", text)
+        self.assertFalse((self.folder / "t.jinja").exists())
         self.refused("text has no turns", "--tokenizer", model, "-o", self.out,
                      "--chat-template", "chatml", self.write("a.txt", "a"), code=2)
 

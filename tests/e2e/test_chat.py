@@ -1,0 +1,97 @@
+"""From conversations to a model: masks, templates and splits through the real
+program, with the tool that tools/setup installs.
+"""
+import json
+import os
+
+from penstock import Skip, fail, main, succeed, test
+
+SHARED = os.path.join(os.environ.get("PEN_ROOT", "."), "..", "shared", "data")
+STORIES = "models/stories260K-hf"
+TALKS = "instruct/sharegpt-dummy-500.json"
+SHORT = ("--max-length", "64", "--batch-size", "4")
+
+
+def shared(name):
+    path = os.path.join(SHARED, name)
+    if not os.path.exists(path):
+        raise Skip(f"{path} is not there")
+    return path
+
+
+def tool():
+    found = os.path.join(os.environ.get("PEN_ROOT", "."), ".venv", "bin", "penstock-prepare")
+    if not os.access(found, os.X_OK):
+        raise Skip("penstock-prepare is not installed: run tools/setup")
+    return {**os.environ, "PENSTOCK_PREPARE": found}
+
+
+def talks(path, n):
+    """The first n published conversations, one a line."""
+    with open(shared(TALKS), encoding="utf-8") as f:
+        records = json.load(f)[:n]
+    with open(path, "w", encoding="utf-8") as f:
+        f.writelines(json.dumps(record) + "\n" for record in records)
+    return records
+
+
+def evaluate(data, *options):
+    return json.loads(succeed("eval", "--model", shared(STORIES), "--data", data, "-o", "json",
+                              *options, env=tool()).stdout)
+
+
+@test
+def masks_only_leave_targets_out(folder):
+    """The same tokens in all three; the loss of fewer and fewer of them."""
+    data = f"{folder}/talks.jsonl"
+    talks(data, 20)
+    chat = ("--chat-template", "chatml", "--max-length", "512")
+    whole, assistant, completion = (evaluate(data, *chat, *more) for more in (
+        (), ("--assistant-only-loss",), ("--completion-only-loss",)))
+    assert whole["tokens"] == assistant["tokens"] == completion["tokens"], (whole, assistant)
+    assert whole["targets"] == whole["tokens"], whole
+    assert 0 < completion["targets"] < assistant["targets"] < whole["targets"], assistant
+    assert len({r["loss"] for r in (whole, assistant, completion)}) == 3
+
+
+@test
+def options_without_effect_are_refused(folder):
+    data = f"{folder}/talks.jsonl"
+    talks(data, 4)
+    with open(f"{folder}/ids.u16", "wb") as f:
+        f.write(bytes(range(1, 100)))
+    model = shared(STORIES)
+    fail(2, "--assistant-only-loss has no effect", "eval", "--model", model, "--data",
+         f"{folder}/ids.u16", "--assistant-only-loss", env=tool())
+    fail(1, "no chat template", "eval", "--model", model, "--data", data, env=tool())
+    fail(1, "4 of the 4 samples", "eval", "--model", model, "--data", data, "--chat-template",
+         "chatml", "--refuse-truncation", *SHORT, env=tool())
+    done = succeed("eval", "--model", model, "--data", data, "--chat-template", "chatml", *SHORT,
+                   env=tool())
+    assert "4 of 4 samples cut off at 64 tokens" in done.stderr, done.stderr
+
+
+@test
+def the_template_goes_with_the_model(folder):
+    """Trained with a template it did not have, the model has it; the checkpoint too;
+    held-out data comes from the directory's other file; a resume finds its data."""
+    os.mkdir(f"{folder}/sets")
+    talks(f"{folder}/sets/train.jsonl", 8)
+    talks(f"{folder}/sets/valid.jsonl", 3)
+    with open(f"{folder}/t.jinja", "w", encoding="utf-8") as f:
+        f.write("{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}")
+    train = ("train", "--model", shared(STORIES), "--data", f"{folder}/sets", "--eval-data",
+             f"{folder}/sets", "--eval-steps", "2", "--save-steps", "2", "--output-dir",
+             f"{folder}/run", "--assistant-only-loss", "--chat-template", f"{folder}/t.jinja", *SHORT)
+    done = succeed(*train, "--max-steps", "2", env=tool())
+    assert "8 documents" in done.stderr and "3 documents" in done.stderr, done.stderr
+    for where in ("model", "checkpoint-2"):
+        with open(f"{folder}/run/{where}/chat_template.jinja", encoding="utf-8") as f:
+            assert "eos_token" in f.read()
+    succeed(*train, "--max-steps", "4", "--resume", env=tool())
+    done = succeed("eval", "--model", f"{folder}/run/model", "--data", f"{folder}/sets", *SHORT,
+                   env=tool())
+    assert "rendered by" in done.stderr and "3 documents" in done.stderr, done.stderr
+
+
+main()
