@@ -96,7 +96,11 @@ int pen_store_queue_create(struct pen_store *store, size_t depth,
                            const struct pen_store_region *regions,
                            size_t n_regions,
                            struct pen_store_queue **ret_queue);
-/* Waits for what is in flight. */
+/* Waits for what is in flight and forgets it, for whoever gives up: after this
+ * no buffer is written to.  A transfer that fails here fails the store; the
+ * calling thread's standing failure stays as it is. */
+void pen_store_queue_drain(struct pen_store_queue *queue);
+/* Drains first. */
 void pen_store_queue_free(struct pen_store_queue **queue);
 /* One line: engine wanted, engine got, registered or why not, O_DIRECT or why
  * not.  Borrowed until free. */

@@ -148,11 +148,8 @@ static void count(struct pen_store_queue *queue)
   *told = now;
 }
 
-void pen_store_queue_free(struct pen_store_queue **queue)
+void pen_store_queue_drain(struct pen_store_queue *q)
 {
-  struct pen_store_queue *q = *queue;
-  if (!q)
-    return;
   /* The whole depth is asked for: what is in flight comes back, or fails. */
   struct pen_error standing;
   pen_error_take(&standing);
@@ -168,6 +165,14 @@ void pen_store_queue_free(struct pen_store_queue **queue)
   }
   count(q);
   pen_error_put(&standing);
+}
+
+void pen_store_queue_free(struct pen_store_queue **queue)
+{
+  struct pen_store_queue *q = *queue;
+  if (!q)
+    return;
+  pen_store_queue_drain(q);
   pen_transfer_queue_free(&q->transfers);
   free_memory(queue);
 }

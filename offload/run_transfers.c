@@ -145,8 +145,9 @@ int pen_run_transfers(struct pen_run_lane *lane)
     else if (!pen_run_wait(run, next))
       rc = -PEN_ESTOPPED;
   }
-  while (w.in_flight) /* nothing may be written into slots after we return */
-    if (reap(lane, &w) < 0)
-      break;
+  /* A failed reap does not say whose transfers it took back; and nothing may be
+   * written into slots after we return. */
+  if (rc < 0)
+    pen_store_queue_drain(lane->queue);
   return rc;
 }

@@ -9,11 +9,13 @@ import inspect
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 PENSTOCK = os.path.abspath(sys.argv[1])
 LONG = "long" in sys.argv[2:]
@@ -31,6 +33,7 @@ CONFIG = {
     "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
     "tie_word_embeddings": True, "torch_dtype": "float32",
 }
+TILE = ("--tile-size", "768KiB")  # the smallest: several tiles in a layer
 RECIPE = ("--max-length", "32", "--batch-size", "2", "--learning-rate", "1e-2",
           "--weight-decay", "0.1", "--warmup-steps", "3", "--lr-scheduler-type", "cosine")
 
@@ -113,18 +116,46 @@ class Job:
         """A run from its beginning to its end; its directory is new."""
         return succeed(*self.args(output, *options), **more)
 
-    def straight(self):
+    def straight(self, *options):
         """The plain run every other one is held against."""
         if not self.reference:
             output = self.path("straight")
-            self.train(output)
+            self.train(output, *options)
             self.reference = output
         return self.reference
+
+    def start(self, output, *options):
+        """A run in the background; what it says goes to OUTPUT.said."""
+        with open(output + ".said", "a", encoding="utf-8") as said:
+            return subprocess.Popen([PENSTOCK, *map(str, self.args(output, *options))],
+                                    stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+    def half_state(self):
+        """Options, beside --nvme-path, with which part of the state goes to drives."""
+        options = (*TILE, "--tile-slots", "1", "--recompute", "all")
+        done = succeed(*self.args(self.path("plan"), "--dry-run", *options))
+        return (*options, "--host-memory", str(tier_bytes(done, "host") - (1 << 20)))
 
     def check(self, output):
         """Log and weights of a finished run equal the plain run's."""
         same_log(output, self.straight())
         same_weights(output, self.straight())
+
+
+def tier_bytes(done, tier):
+    """Total of a tier in the plan that a run printed."""
+    return int(re.search(rf"^{tier} .*\((\d+) bytes\)", done.stderr, re.M).group(1))
+
+
+def wait_for(condition, process, seconds=60):
+    """Polls until the condition holds (True) or the process has ended (False)."""
+    end = time.monotonic() + seconds
+    while process.poll() is None:
+        if condition():
+            return True
+        assert time.monotonic() < end, "nothing came to wait for"
+        time.sleep(0.0005)
+    return False
 
 
 def text(n_bytes, seed=1):

@@ -11,12 +11,11 @@ import os
 import re
 import tempfile
 
-from penstock import LONG, Job, log, main, run, tensors, test
+from penstock import LONG, TILE, Job, log, main, run, tensors, test, tier_bytes
 
 STEPS = 50 if LONG else 20
 DRIVE = ("--offload-optimizer", "nvme", "--nvme-path", "NVME")
 DISCRETE = ("--host-mode", "discrete")
-TILE = ("--tile-size", "768KiB")  # the smallest: several tiles in a layer
 
 # What differs from "all in RAM, nothing asked for".  NVME stands for a folder
 # of the run's own, NVME2 for two, MIXED for a budget that holds half the state.
@@ -31,7 +30,7 @@ PLACEMENTS = {
     "activations on disk": (*DRIVE, "--offload-activations", "nvme", "--recompute", "all"),
     "all on disk": (*DRIVE, *TILE, "--offload-params", "nvme", "--offload-gradients", "nvme",
                     "--offload-activations", "nvme", "--recompute", "2"),
-    "part of the state on disk": ("--nvme-path", "NVME", *TILE, "--host-memory", "MIXED"),
+    "part of the state on disk": ("--nvme-path", "NVME", "MIXED"),
     "discrete": (*DISCRETE,),
     "discrete, small device": (*DISCRETE, "--device-memory", "SMALL"),
     "discrete, weights in RAM": (*DISCRETE, "--offload-params", "cpu", "--offload-activations", "cpu"),
@@ -77,10 +76,6 @@ JOBS = {name: Job(os.path.join(SCRATCH.name, f"job{i}"), *options, steps=STEPS, 
         for i, (name, (options, config)) in enumerate(NUMERICS.items())}
 
 
-def tier_bytes(done, tier):
-    return int(re.search(rf"^{tier} .*\((\d+) bytes\)", done.stderr, re.M).group(1))
-
-
 def resolve(job, words, folder):
     """Puts real folders and budgets where the table has names for them."""
     real = {"NVME": f"{folder}/nvme", "NVME2": f"{folder}/nvme1,{folder}/nvme2", "TRACE": f"{folder}/trace.json"}
@@ -90,10 +85,8 @@ def resolve(job, words, folder):
         done = run(*job.args(f"{folder}/plan", "--dry-run", *[w for w in words if w not in ("--device-memory", "SMALL")]))
         weights = sum(len(blob) for _, _, blob in tensors(job.model).values())
         real["SMALL"] = str(tier_bytes(done, "device") - weights // 2)
-    if "MIXED" in words:
-        done = run(*job.args(f"{folder}/plan", "--dry-run", "--recompute", "all", *TILE))
-        real["MIXED"] = str(tier_bytes(done, "host") - (1 << 20))
-    return [real.get(word, word) for word in words]
+    words = [real.get(word, word) for word in words]
+    return [*words[:-1], *job.half_state()] if words[-1] == "MIXED" else words
 
 
 def place(name, job):

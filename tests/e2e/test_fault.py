@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Drives that fail at the n-th request, and power that is cut there: a run stops
+cleanly or goes on, and what was committed continues to the same bits.
+
+    test_fault.py PENSTOCK [long]
+
+Every n in `long`, a spread of them otherwise.  One line that makes it red: a
+manifest written before the data is synced, a failed write believed, a short
+transfer taken for a whole one.
+"""
+import functools
+import os
+import tempfile
+
+from penstock import LONG, RANDOM, SEED, TILE, Job, main, run, same_log, same_weights, succeed, test
+
+SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
+JOB = Job(os.path.join(SCRATCH.name, "job"), "--save-steps", "2", steps=5)
+ENGINES = ("threads", "uring")
+
+
+def options(folder, engine, *faults):
+    drive = ("--offload-optimizer", "nvme", "--offload-gradients", "nvme", "--nvme-path", f"{folder}/nvme")
+    spec = ",".join([f"fault:{engine}", f"seed={SEED}", *faults]) if faults else engine
+    return (*drive, *TILE, "--io-engine", spec)
+
+
+def attempt(output, *words):
+    return run(*JOB.args(output, *words, "--resume"), timeout=20)
+
+
+@functools.lru_cache
+def n_requests(engine):
+    """Requests of a whole run: the first number at which no fault comes."""
+    folder, low, high = JOB.path(engine), 0, 1024
+    os.makedirs(folder)
+    while low < high:
+        middle = (low + high) // 2
+        output = f"{folder}/count{middle}"
+        if attempt(output, *options(output, engine, f"eio={middle}")).returncode:
+            low = middle + 1
+        else:
+            high = middle
+    assert 50 < low < 1024, f"{low} requests"
+    return low
+
+
+def numbers(n, share):
+    """Every number in `long`; else the first, the last, and some between."""
+    if LONG:
+        return range(n)
+    picked = {0, 1, 2, n - 2, n - 1}
+    while len(picked) < share:
+        picked.add(RANDOM.randrange(n))
+    return sorted(picked)
+
+
+def stopped_cleanly(done, what):
+    lines = done.stderr.splitlines()
+    assert done.returncode == 1, f"{what}: status {done.returncode}\n{done.stderr}"
+    errors = [line for line in lines if line.startswith("error:")]
+    assert len(errors) == 1 and lines[-1] == errors[0], f"{what}: not one last line of error\n{done.stderr}"
+
+
+def continues(output, engine, what):
+    done = attempt(output, *options(output, engine))
+    assert done.returncode == 0, f"{what}: resume has status {done.returncode}\n{done.stderr}"
+    same_log(output, JOB.straight())
+    same_weights(output, JOB.straight())
+
+
+def fails_at_every(kind, share):
+    def body(folder):
+        for number, engine in enumerate(ENGINES):
+            n = n_requests(engine)
+            for at in numbers(n, share)[number::1 if LONG else 2]:
+                what = f"{engine}, {kind} at request {at} of {n}"
+                output = f"{folder}/{engine}{at}"
+                stopped_cleanly(attempt(output, *options(output, engine, f"{kind}={at}")), what)
+                continues(output, engine, what)
+    body.__name__ = f"{kind} at the n-th request"
+    return test(body)
+
+
+for fault, wanted in (("cut", 25), ("eio", 10), ("enospc", 8)):
+    fails_at_every(fault, wanted)
+
+
+def goes_on(kind):
+    def body(folder):
+        n = n_requests("threads")
+        faults = [f"{kind}=20%"] + [f"{kind}={at}" for at in (range(n) if LONG else RANDOM.sample(range(n), 2))]
+        for number, fault in enumerate(faults):
+            engine, output = ENGINES[number % 2], f"{folder}/{number}"
+            succeed(*JOB.args(output, *options(output, engine, fault)))
+            same_log(output, JOB.straight())
+            same_weights(output, JOB.straight())
+    body.__name__ = f"{kind}: tried again"
+    return test(body)
+
+
+for fault in ("short", "late", "eintr", "eagain"):
+    goes_on(fault)
+
+
+@test
+def cut_again_while_resuming(folder):
+    """Power is cut in the run, and in each of the next starts."""
+    for number in range(12 if LONG else 3):
+        output, starts = f"{folder}/{number}", 0
+        while starts < 8:
+            starts += 1
+            at = RANDOM.randrange(10, 120)
+            done = attempt(output, *options(output, RANDOM.choice(ENGINES), f"cut={at}"))
+            if done.returncode == 0:
+                break
+            stopped_cleanly(done, f"start {starts} of {output}, cut at {at}")
+        continues(output, "uring", f"{output} after {starts} cuts")
+
+
+@test
+def a_damaged_manifest_is_not_believed(folder):
+    """The newest of the two is damaged: the run goes on from the one before."""
+    for slot in range(2):
+        output = f"{folder}/{slot}"
+        succeed(*JOB.args(output, *options(output, "threads")))
+        manifests = [os.path.join(top, name) for top, _, names in os.walk(f"{output}/nvme") for name in names
+                     if name.endswith("manifest")]
+        assert len(manifests) == 1, manifests
+        with open(manifests[0], "r+b") as f:
+            at = slot * os.path.getsize(manifests[0]) // 2 + 40
+            f.seek(at)
+            byte = f.read(1)
+            f.seek(at)
+            f.write(bytes([byte[0] ^ 1]))
+        continues(output, "threads", f"slot {slot} damaged")
+
+
+main()

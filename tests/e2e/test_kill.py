@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Killed at any moment and continued, a run ends in the same bits.
+
+    test_kill.py PENSTOCK [long]
+
+Moments are drawn from PEN_SEED, and taken on purpose in a checkpoint and in
+the export.  One line that makes it red: an extent freed before the manifest is
+durable, a cursor saved one step off, a log that is not cut back.
+"""
+import json
+import os
+import re
+import tempfile
+import time
+
+from penstock import (LONG, RANDOM, TILE, Job, main, same_log, same_tensors, same_weights, succeed, tensors,
+                      test, text, wait_for)
+
+KILLS = 17 if LONG else 4  # of each kind of storage
+SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
+JOB = Job(os.path.join(SCRATCH.name, "job"), "--gradient-accumulation-steps", "2", "--save-steps", "4",
+          "--eval-steps", "3", "--eval-data", os.path.join(SCRATCH.name, "held-out.txt"), steps=24)
+with open(os.path.join(SCRATCH.name, "held-out.txt"), "wb") as f:
+    f.write(text(300, seed=2))
+STORAGE = {
+    "all on a drive": lambda folder: ("--offload-optimizer", "nvme", "--nvme-path", f"{folder}/nvme", *TILE),
+    "all in RAM": lambda folder: TILE,
+    "part on a drive": lambda folder: ("--nvme-path", f"{folder}/nvme", *JOB.half_state()),
+}
+
+
+def straight():
+    return JOB.straight("--save-total-limit", "99")
+
+
+def logged_step(output):
+    """Last step with a training line; a torn last line is none."""
+    last = 0
+    try:
+        with open(os.path.join(output, "log.jsonl"), encoding="utf-8") as f:
+            for line in f:
+                if line.endswith("\n") and '"loss"' in line:
+                    last = json.loads(line)["step"]
+    except FileNotFoundError:
+        pass
+    return last
+
+
+def look_around(output):
+    """Whatever has the name of something whole is whole, and is the right one."""
+    for name in os.listdir(output) if os.path.isdir(output) else ():
+        path = os.path.join(output, name)
+        if re.fullmatch(r"checkpoint-\d+|model", name):
+            succeed("verify", path)
+            same_tensors(tensors(path), tensors(os.path.join(straight(), name)), path)
+
+
+def kill_at(output, options, moment):
+    """Starts or resumes, kills at the moment, and says whether it was in time."""
+    process = JOB.start(output, *options, "--resume")
+    name, delay = moment
+    if name:
+        wait_for(lambda: os.path.isdir(output) and any(re.fullmatch(name, n) for n in os.listdir(output)), process)
+    time.sleep(delay)
+    process.kill()
+    return process.wait() < 0
+
+
+def moments(seconds):
+    """First inside a checkpoint and the export, a third of all; then at any time."""
+    for number in range(8 * KILLS):
+        if number < max(2, KILLS // 3):
+            yield (r"checkpoint-\d+\.tmp", r"model\.tmp")[number % 2], RANDOM.uniform(0, 0.005)
+        else:
+            yield None, RANDOM.uniform(0, seconds)
+
+
+def finish(output, options, before):
+    """Goes on to the end, and holds everything against the plain run."""
+    process = JOB.start(output, *options, "--resume")
+    status = process.wait(timeout=120)
+    with open(f"{output}.said", encoding="utf-8") as f:
+        said = f.read()
+    assert status == 0, said
+    resumed = [int(n) for n in re.findall(r"resuming after step (\d+)", said)]
+    if "--offload-optimizer" in options and before:
+        assert resumed and resumed[-1] >= before - 2, f"step {before} was logged\n{said}"
+    same_log(output, straight())
+    same_weights(output, straight())
+    look_around(output)
+    left = [name for name in os.listdir(output) if ".tmp" in name or name.startswith("removed")]
+    assert not left, f"left behind: {left}"
+
+
+def kill_and_resume(name):
+    def body(folder):
+        options, kills, runs = STORAGE[name](folder), 0, 0
+        straight()
+        begin = time.monotonic()
+        JOB.train(f"{folder}/whole", *options)
+        for moment in moments(time.monotonic() - begin):
+            in_time = kill_at(f"{folder}/run{runs}", options, moment)
+            look_around(f"{folder}/run{runs}")
+            kills += in_time
+            if not in_time or kills == KILLS:
+                finish(f"{folder}/run{runs}", options, logged_step(f"{folder}/run{runs}"))
+                runs += 1
+            if kills == KILLS:
+                return
+        raise AssertionError(f"only {kills} kills came in time")
+    return body
+
+
+for storage in STORAGE:
+    function = kill_and_resume(storage)
+    function.__name__ = f"killed {KILLS} times, {storage}"
+    test(function)
+
+main()
