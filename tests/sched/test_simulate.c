@@ -414,7 +414,7 @@ static void name_lanes(struct pen_trace *trace)
 }
 
 /* Each lane's tasks in order of their begin, as text. */
-static char *saved_order(const struct pen_trace *trace, const char *name)
+static char *saved_order(struct pen_trace *trace, const char *name)
 {
   const char *path = test_tmp(name);
   struct pen_json *json = NULL;
