@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "base/thread.h"
-#include "bench/roof_memory.h"
 #include "kernels/adamw.h"
+#include "src/bench/bench.h"
 
 #define REPEATS 15
 #define BYTES_PER_ELEM 28
@@ -32,9 +32,9 @@ struct job {
 static void update_range(void *ctx, size_t item, size_t worker)
 {
   const struct job *job = ctx;
-  size_t at = item * ROOF_RANGE_ELEMS;
-  size_t count = job->n - at < ROOF_RANGE_ELEMS ? job->n - at
-                                                : ROOF_RANGE_ELEMS;
+  size_t at = item * PEN_BENCH_RANGE_ELEMS;
+  size_t count = job->n - at < PEN_BENCH_RANGE_ELEMS ? job->n - at
+                                                : PEN_BENCH_RANGE_ELEMS;
   pen_adamw_update_bf16(job->isa, &job->params, true, count, job->p + at,
                         job->m + at, job->v + at, job->grad + at,
                         job->weight + at);
@@ -42,7 +42,7 @@ static void update_range(void *ctx, size_t item, size_t worker)
 
 static double update_all(struct pen_pool *pool, struct job *job)
 {
-  size_t items = (job->n + ROOF_RANGE_ELEMS - 1) / ROOF_RANGE_ELEMS;
+  size_t items = (job->n + PEN_BENCH_RANGE_ELEMS - 1) / PEN_BENCH_RANGE_ELEMS;
   uint64_t begin = pen_clock_ns();
   pen_pool_run(pool, items, update_range, job);
   return (double)(pen_clock_ns() - begin) * 1e-9;
@@ -104,10 +104,10 @@ int main(int argc, char **argv)
   job.weight = map_filled(job.n * 2, 0);
 
   double roof[REPEATS], ours[REPEATS], roof_rate, our_rate;
-  roof_memory_update(pool, job.n, job.p, job.m, job.v);
+  pen_bench_update_pass(pool, job.n, job.p, job.m, job.v);
   update_all(pool, &job);
   for (int i = 0; i < REPEATS; i++) {
-    roof[i] = roof_memory_update(pool, job.n, job.p, job.m, job.v);
+    roof[i] = pen_bench_update_pass(pool, job.n, job.p, job.m, job.v);
     ours[i] = update_all(pool, &job);
   }
   printf("%zu elements, %zu threads, %s\n", job.n, threads,

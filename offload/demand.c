@@ -94,14 +94,14 @@ static int add_drives(const struct pen_machine *m, const struct pen_task *t,
   if (!t->cost.nvme_bytes && t->kind != PEN_TASK_COMMIT)
     return 0;
   if (!m->n_drives)
-    return unknown("drive", "nvme DIR");
+    return unknown("drive", "nvme --nvme-path DIR");
   double part = (double)t->cost.nvme_bytes / (double)m->n_drives;
   int rc = 0;
   for (size_t d = 0; rc == 0 && d < m->n_drives; d++) {
     const struct pen_machine_drive *drive = &m->drives[d];
     double *s = &n->s[PEN_RESOURCE_DRIVES + d * PEN_DRIVE_RESOURCES];
     double *one = &s[writes ? PEN_DRIVE_WRITE : PEN_DRIVE_READ];
-    rc = add(part, writes ? drive->write : drive->read, "drive", "nvme DIR",
+    rc = add(part, writes ? drive->write : drive->read, "drive", "nvme --nvme-path DIR",
              one);
     s[PEN_DRIVE_BOTH] = *one * fmin(1, pen_demand_mixing(drive));
     /* A commit syncs the data, then the manifest. */

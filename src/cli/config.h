@@ -79,6 +79,8 @@ struct pen_config {
   uint64_t logging_steps, eval_steps, save_steps; /* 0: never */
   uint64_t save_total_limit;
   char *trace, *dump_logits;
+  char *bench;   /* memory, gemm, adam, nvme or all */
+  uint64_t bench_size, repeats;
   char *profile; /* of this machine; NULL: the user's */
   uint64_t tbw;  /* bytes a drive is rated for; 0: not given */
 

@@ -15,6 +15,8 @@ static const struct pen_verb verbs[] = {
     "newest committed state", "config", pen_verb_train },
   { "plan", PEN_VERB_PLAN, "what train would take, how long its steps would "
     "last and what binds", "config", pen_verb_plan },
+  { "bench", PEN_VERB_BENCH, "measure this machine's ceilings, and keep them "
+    "for plan", "bench", pen_verb_bench },
   { "doctor", PEN_VERB_DOCTOR, "what this machine allows, and what to change",
     NULL, pen_verb_doctor },
   { "eval", PEN_VERB_EVAL, "loss and perplexity of a model on data", NULL,

@@ -34,8 +34,9 @@
 #define V PEN_VERB_VERIFY
 #define P PEN_VERB_PLAN
 #define D PEN_VERB_DOCTOR
+#define B PEN_VERB_BENCH
 #define COMPUTES (T | E | G | P)
-#define ALL (T | E | G | N | I | V | P | D)
+#define ALL (T | E | G | N | I | V | P | D | B)
 
 #define WORDS(name) static const struct pen_option_word name[]
 
@@ -63,6 +64,10 @@ WORDS(dtype_words) = {
 };
 WORDS(gemm_words) = {
   { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 }, { 0 },
+};
+WORDS(bench_words) = {
+  { "memory", 0 }, { "gemm", 0 }, { "adam", 0 }, { "nvme", 0 }, { "all", 0 },
+  { 0 },
 };
 WORDS(isa_words) = {
   { "auto", 0 }, { "scalar", 0 }, { "neon", 0 }, { "avx2", 0 }, { "avx512", 0 },
@@ -139,6 +144,12 @@ static const struct pen_option table[] = {
     I | V, I | V, DATA, "PATH", "model directory or file to look into" },
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
+  { "bench", NULL, 0, STRING(bench), NULL, bench_words, 0, 0,
+    B, B, DATA, "WHAT", "memory, gemm, adam, nvme (with --nvme-path) or all" },
+  { "bench-size", NULL, 0, SIZE(bench_size), "1GiB", NULL, 1048576, 0,
+    B, 0, DATA, NULL, "bytes of RAM, and of a file on each drive, to measure on" },
+  { "repeats", NULL, 'r', U64(repeats), "5", NULL, 1, 64,
+    B, 0, DATA, NULL, "runs of each measurement; the median counts" },
   { "model", "model-name-or-path", 0, STRING(model), NULL, NULL, 0, 0,
     COMPUTES, COMPUTES, DATA, "DIR", "model directory in Hugging Face's layout" },
   { "data", "train-data,train-file", 0, STRING(data), NULL, NULL, 0, 0,
@@ -160,14 +171,14 @@ static const struct pen_option table[] = {
   { "vocab-size", NULL, 0, U64(vocab_size), "auto", auto_words, 1, 0x1p31,
     N, 0, DATA, "N", "instead of the config's vocab_size" },
   { "untie", NULL, 0, BOOL(untie), NULL, NULL, 0, 0,
-    ALL & ~D, 0, DATA, NULL, "own weights for the head, not the embedding's" },
+    ALL & ~(D | B), 0, DATA, NULL, "own weights for the head, not the embedding's" },
 
   { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
     T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
   { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
-    E | G | I | V | P | D, 0, OUTPUT, NULL, "how results are printed" },
+    E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed" },
   { "profile", NULL, 0, STRING(profile), NULL, NULL, 0, 0,
-    P, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
+    P | B, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
   { "tbw", NULL, 0, SIZE(tbw), "none", none_words, 1, 0,
     P, 0, OUTPUT, NULL, "bytes one drive is rated to take, to see its wear" },
   { "logging-steps", "steps-per-print,log-interval", 0, U64(logging_steps), "1", NULL, 1, 0x1p53,
@@ -235,7 +246,7 @@ static const struct pen_option table[] = {
   { "host-memory", NULL, 0, SIZE(host_memory), "auto", auto_words, 1, 0,
     COMPUTES | D, 0, PLACEMENT, NULL, "most bytes of RAM used" },
   { "nvme-path", "offload-dir,offload-folder", 0, LIST(nvme_path), NULL, NULL, 0, 0,
-    T | P | D, 0, PLACEMENT, "DIR[,DIR]", "directories for state, one per drive" },
+    T | P | D | B, 0, PLACEMENT, "DIR[,DIR]", "directories for state, one per drive" },
   { "nvme-memory", NULL, 0, SIZE(nvme_memory), "auto", auto_words, 1, 0,
     T | P, 0, PLACEMENT, NULL, "most bytes used under --nvme-path" },
   { "offload-optimizer", "offload-optimizer-device", 0, ENUM(offload_optimizer), "auto", place_words, 0, 0,
@@ -261,11 +272,11 @@ static const struct pen_option table[] = {
   { "recompute", "gradient-checkpointing", 0, U64(recompute), "auto", recompute_words, 1, 1e6,
     T | P, 0, PLACEMENT, "N", "blocks whose forward is repeated in backward" },
   { "threads", "num-threads", 0, U64(threads), "auto", auto_words, 1, 9999,
-    COMPUTES, 0, PLACEMENT, NULL, "compute threads" },
+    COMPUTES | B, 0, PLACEMENT, NULL, "compute threads" },
   { "update-threads", NULL, 0, U64(update_threads), "auto", auto_words, 1, 9999,
     T | P, 0, PLACEMENT, NULL, "threads of the optimizer" },
   { "isa", NULL, 0, STRING(isa), "auto", isa_words, 0, 0,
-    COMPUTES, 0, PLACEMENT, NULL, "highest instruction set of our own kernels" },
+    COMPUTES | B, 0, PLACEMENT, NULL, "highest instruction set of our own kernels" },
   { "require-simd", NULL, 0, BOOL(require_simd), NULL, NULL, 0, 0,
     COMPUTES, 0, PLACEMENT, NULL, "stop rather than run the scalar kernels" },
   { "io-engine", NULL, 0, STRING(io_engine), "auto", NULL, 0, 0,

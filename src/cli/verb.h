@@ -16,6 +16,7 @@ enum {
   PEN_VERB_VERIFY = 1 << 5,
   PEN_VERB_PLAN = 1 << 6,
   PEN_VERB_DOCTOR = 1 << 7,
+  PEN_VERB_BENCH = 1 << 8,
 };
 
 struct pen_verb {
@@ -35,6 +36,7 @@ int pen_verb_eval(const struct pen_config *config);
 int pen_verb_generate(const struct pen_config *config);
 int pen_verb_init(const struct pen_config *config);
 int pen_verb_inspect(const struct pen_config *config);
+int pen_verb_bench(const struct pen_config *config);
 int pen_verb_doctor(const struct pen_config *config);
 int pen_verb_plan(const struct pen_config *config);
 int pen_verb_verify(const struct pen_config *config);

@@ -26,6 +26,7 @@ static const struct {
   { PEN_VERB_INSPECT, "inspect", "path" },
   { PEN_VERB_PLAN, "plan", "config" },
   { PEN_VERB_DOCTOR, "doctor", NULL },
+  { PEN_VERB_BENCH, "bench", "bench" },
 };
 
 #define N_VERBS (sizeof verbs / sizeof verbs[0])

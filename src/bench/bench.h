@@ -1,0 +1,75 @@
+/* bench.h: measures what this machine can do, with our own kernels and engines,
+ * and puts it into a machine profile. */
+#ifndef PEN_SRC_BENCH_BENCH_H
+#define PEN_SRC_BENCH_BENCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+#include "kernels/isa.h"
+#include "offload/machine.h"
+
+#define PEN_BENCH_ROWS_MAX 96
+#define PEN_BENCH_RUNS_MAX 64
+
+/* Elements that one item of the pool works on. */
+#define PEN_BENCH_RANGE_ELEMS ((size_t)1 << 18)
+
+struct pen_bench_row {
+  char name[80];
+  const char *unit; /* static text: what median, least and most count */
+  double median, least, most;
+  double of_ceiling; /* median as a share of the ceiling above it; 0: it is one */
+  size_t n_runs;
+};
+
+struct pen_bench_table {
+  struct pen_bench_row rows[PEN_BENCH_ROWS_MAX];
+  size_t n_rows;
+};
+
+/* Adds a row from amount / seconds [n_runs] (sorted by this); ceiling 0: none.
+ * Returns the median rate. */
+double pen_bench_add(struct pen_bench_table *table, const char *unit,
+                     double amount, double *seconds, size_t n_runs,
+                     double ceiling, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+
+struct pen_bench_options {
+  size_t threads;  /* at least 1 */
+  enum pen_isa isa;
+  size_t n_runs;   /* 1 .. PEN_BENCH_RUNS_MAX, after one that is not counted */
+  uint64_t bytes;  /* of RAM or of a drive, at most */
+};
+
+/* Each fills its part of the profile and adds its rows. */
+int pen_bench_memory(const struct pen_bench_options *options,
+                     struct pen_bench_table *table,
+                     struct pen_machine *machine);
+int pen_bench_gemm(const struct pen_bench_options *options,
+                   struct pen_bench_table *table, struct pen_machine *machine);
+/* Beside the memory's in-place speed, measured in turn with it. */
+int pen_bench_adam(const struct pen_bench_options *options,
+                   struct pen_bench_table *table, struct pen_machine *machine);
+
+/* The drive of one directory, by direct I/O on one file of its own of at most
+ * options->bytes, removed at the end.  Takes or replaces the profile's drive of
+ * that path.  -PEN_EUNSUPPORTED where what would be measured is no drive: no
+ * direct I/O, a file system in memory or on a network, or bytes that stay in
+ * the page cache; -PEN_ECORRUPT where what is read is not what was written. */
+int pen_bench_nvme(const struct pen_bench_options *options, const char *dir,
+                   struct pen_bench_table *table, struct pen_machine *machine);
+
+/* Seconds of one pass of a[i], b[i], c[i] *= factor, in place, over n fp32
+ * elements each, by all workers: 24 bytes of traffic an element, and the access
+ * pattern nearest to an optimizer's that does no more. */
+double pen_bench_update_pass(struct pen_pool *pool, size_t n, float *a,
+                             float *b, float *c);
+
+/* Touched pages, huge ones where there are, at addresses that do not lie a
+ * power of two apart; PEN_ENOFIT.  Free with pen_bench_unmap. */
+int pen_bench_map(size_t bytes, void **ret_memory);
+void pen_bench_unmap(void **memory, size_t bytes);
+
+#endif

@@ -1,0 +1,123 @@
+"""`penstock bench`: what it writes, what it refuses to call a drive, and that plan can
+use it.  Not how fast anything is.
+
+    test_bench.py PENSTOCK
+"""
+import json
+import os
+import subprocess
+import threading
+import time
+
+from penstock import Job, Skip, fail, main, run, succeed, test
+
+SMALL = ("--bench-size", "64MiB", "-r", "2", "-o", "json")
+
+
+def bench(folder, what, *options, **more):
+    profile = os.path.join(folder, "made", "machine.json")
+    told = json.loads(succeed("bench", what, "--profile", profile, *SMALL, *options, **more).stdout)
+    with open(profile, encoding="utf-8") as f:
+        assert json.load(f) == told["profile"]
+    for row in told["results"]:
+        assert 0 < row["least"] <= row["median"] <= row["most"], row
+        assert row["runs"] >= 2 and row["unit"].endswith("/s"), row
+    return told
+
+
+def drive_here(folder):
+    """Where a drive can be measured; what refuses one is another test's matter."""
+    done = run("bench", "nvme", "--nvme-path", folder, "--profile", os.path.join(folder, "probe.json"), *SMALL)
+    if done.returncode and "no drive can be measured" in done.stderr:
+        raise Skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    os.remove(os.path.join(folder, "probe.json"))
+
+
+@test
+def each_part_is_added_to_the_profile(folder):
+    first = bench(folder, "memory", "--threads", "1")["profile"]
+    assert {"dram_read_bytes_per_s", "dram_write_bytes_per_s", "upload_bytes_per_s"} <= set(first)
+    second = bench(folder, "adam", "--threads", "1")
+    assert second["profile"]["dram_read_bytes_per_s"] == first["dram_read_bytes_per_s"]
+    assert second["profile"]["adam_parameters_per_s_per_core"] > 0
+    assert [row for row in second["results"] if "of_ceiling" in row]
+    third = bench(folder, "gemm")["profile"]
+    assert third["bf16_flops"] > 0 and third["fp32_flops_per_core"] > 0
+    assert third["adam_parameters_per_s_per_core"] == second["profile"]["adam_parameters_per_s_per_core"]
+    job = Job(folder)
+    time_ = json.loads(succeed("plan", *job.options, "--profile", os.path.join(folder, "made", "machine.json"),
+                               "-o", "json", "--host-memory", "4GiB").stdout)["time"]
+    assert time_["seconds_per_step"] > 0
+
+
+@test
+def a_drive_is_measured_and_left_as_it_was(folder):
+    drive_here(folder)
+    state = os.path.join(folder, "drive")
+    os.mkdir(state)
+    told = bench(folder, "nvme", "--nvme-path", state)
+    (drive,) = told["profile"]["drives"]
+    assert drive["path"] == os.path.realpath(state) and os.listdir(state) == []
+    for key in ("read_bytes_per_s", "write_bytes_per_s", "mixed_bytes_per_s", "latency_s", "sync_s"):
+        assert drive[key] > 0
+    again = bench(folder, "nvme", "--nvme-path", state)["profile"]["drives"]
+    assert len(again) == 1, "measured again, the drive is the same one"
+    fail(2, "less than", "bench", "nvme", "--nvme-path", state, "--bench-size", "8MiB")
+    assert os.listdir(state) == []
+
+
+@test
+def what_is_no_drive_is_refused(folder):
+    profile = os.path.join(folder, "machine.json")
+    fail(2, "--nvme-path", "bench", "nvme", "--profile", profile)
+    if not is_tmpfs("/dev/shm"):
+        raise Skip("no tmpfs to measure on")
+    before = os.listdir("/dev/shm")
+    fail(1, ["no drive can be measured", "tmpfs"], "bench", "nvme", "--nvme-path", "/dev/shm", "--profile", profile)
+    left = [name for name in os.listdir("/dev/shm") if name.startswith("penstock-bench") and name not in before]
+    assert not left and not os.path.exists(profile)
+
+
+def is_tmpfs(path):
+    done = subprocess.run(["stat", "-f", "-c", "%T", path], capture_output=True, text=True)
+    return done.stdout.strip() == "tmpfs"
+
+
+@test
+def bytes_in_the_page_cache_are_refused(folder):
+    """Somebody reads the file through the cache all the time: then its rates are the cache's."""
+    drive_here(folder)
+    stop = threading.Event()
+
+    def read():
+        while not stop.is_set():
+            names = [n for n in os.listdir(folder) if n.startswith("penstock-bench")]
+            try:
+                with open(os.path.join(folder, names[0]), "rb", buffering=0) as f:
+                    f.read(32 << 20)
+            except (IndexError, OSError):
+                time.sleep(0.001)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        fail(1, "the page cache holds the file", "bench", "nvme", "--nvme-path", folder,
+             "--bench-size", "512MiB", "-r", "1", "--profile", os.path.join(folder, "machine.json"))
+    finally:
+        stop.set()
+        reader.join()
+    assert os.listdir(folder) == []
+
+
+@test
+def a_stranger_s_profile_is_kept(folder):
+    profile = os.path.join(folder, "machine.json")
+    with open(profile, "w", encoding="utf-8") as f:
+        f.write('{"version": 1, "cores": 2, "colour": "red"}')
+    fail(1, ["colour", "move it away"], "bench", "memory", *SMALL[:2], "--profile", profile)
+    with open(profile, encoding="utf-8") as f:
+        assert "colour" in f.read()
+
+
+main()
