@@ -33,6 +33,9 @@ int pen_dataset_open(const char *path, const char *model_dir,
     return rc;
   if (cut->max_length == 0)
     cut->max_length = pen_dataset_length(&config);
+  if (cut->max_length > config.max_positions)
+    pen_log_warn("--max-length %u is more than the %zu positions this model "
+                 "was made for", cut->max_length, config.max_positions);
   struct pen_tokens_options options = {
       .vocab_size = (uint32_t)config.vocab_size,
       .tokenizer_sha256 = has_hash ? hash : NULL};

@@ -320,6 +320,24 @@ int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
   return pen_rundir_save(rundir);
 }
 
+void pen_rundir_undo(struct pen_rundir *rundir)
+{
+  static const char *const files[] = {RUN_FILE, "config.yaml", LOCK_FILE};
+  struct pen_error kept;
+  char path[4096];
+  pen_error_take(&kept);
+  while (rundir->n_stores &&
+         pen_rundir_remove_store(rundir, rundir->stores[0].generation,
+                                 pen_engine_find("threads")) == 0)
+    ;
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    pen_rundir_file(rundir, files[i], path);
+    unlink(path);
+  }
+  rmdir(rundir->path); /* if nothing else is in it */
+  pen_error_put(&kept);
+}
+
 static int ascending(const void *a, const void *b)
 {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

@@ -25,6 +25,9 @@ struct pen_rundir {
   size_t n_stores;
 };
 
+/* Takes a run that was just created, and trained nothing, back: its stores and
+ * run.json, so that the same command can be given again. */
+void pen_rundir_undo(struct pen_rundir *rundir);
 /* Is there a run in `path`? */
 bool pen_rundir_exists(const char *path);
 /* Makes the directory and a new run in it; with `overwrite` an old run's files

@@ -190,6 +190,12 @@ static int run(struct pen_trainer *t)
 {
   char path[4096];
   int rc = pen_trainer_attach(t);
+  if (rc < 0 && !t->resumes) {
+    pen_run_free(&t->session.run);
+    pen_store_close(&t->store);
+    pen_rundir_undo(&t->rundir);
+    return rc;
+  }
   if (rc == 0 && pen_run_io_note(t->session.run))
     pen_log_info("I/O: %s", pen_run_io_note(t->session.run));
   pen_rundir_file(&t->rundir, "log.jsonl", path);
