@@ -39,7 +39,8 @@ struct pen_store_options {
   size_t n_extents;       /* at least 2 n_tiles (copy-on-write), plus what
                              checkpoints pin; exactly n_tiles with in_place */
   uint64_t scratch_bytes; /* per store, striped over the directories */
-  bool in_place;          /* --durability none: overwrite tiles, no undo */
+  bool in_place;          /* --durability none: overwrite tiles, no undo; the
+                             first write after a commit takes it back */
   uint8_t run_id[16];     /* random, of the run; a foreign store is refused */
 };
 

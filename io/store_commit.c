@@ -99,6 +99,23 @@ int pen_store_commit(struct pen_store *store, uint64_t step, const void *meta,
   return 0;
 }
 
+int pen_store_uncommit(struct pen_store *store)
+{
+  struct pen_store_manifest next = store->committed;
+  next.generation++;
+  next.committed = false;
+  int code = pen_store_write_slot(store, &next);
+  if (code)
+    return pen_store_fail(
+        store, pen_error_context(code, "cannot take back the commit of step "
+                                 "%" PRIu64, next.step));
+  pthread_mutex_lock(&store->mutex);
+  store->committed.generation = next.generation;
+  store->committed.committed = false;
+  pthread_mutex_unlock(&store->mutex);
+  return 0;
+}
+
 static int refuse_in_place(const struct pen_store *store)
 {
   return store->committed.in_place

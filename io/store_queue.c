@@ -293,7 +293,11 @@ int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
     return code;
   if (!queue->n_free)
     return -EAGAIN;
-  code = place_tile(store, tile, bytes, &place);
+  /* In place the tiles of a commit are about to be overwritten. */
+  if (store->committed.in_place && store->committed.committed)
+    code = pen_store_uncommit(store);
+  if (!code)
+    code = place_tile(store, tile, bytes, &place);
   if (code)
     return code;
   struct pending *p = take(queue, WRITE_TILE, tile, (void *)buffer, tag);

@@ -47,6 +47,9 @@ static inline uint64_t pen_store_extent_offset(const struct pen_store *store,
 int pen_store_write_slot(struct pen_store *store,
                          const struct pen_store_manifest *manifest);
 
+/* Makes it durable that nothing is committed. */
+int pen_store_uncommit(struct pen_store *store);
+
 /* Half-built stores, shared by open and create. */
 int pen_store_alloc(const struct pen_store_options *options,
                     struct pen_store **ret_store);
