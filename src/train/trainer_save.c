@@ -28,6 +28,10 @@ static int drain(struct pen_trainer *t, bool save)
 {
   struct pen_shape shape = {.kind = PEN_STEP_DRAIN, .save = save};
   t->update.commit = t->whole_in_store;
+  /* A save commits even where no step came before it, as after a resume. */
+  t->update.step = t->cursor.step;
+  t->update.meta = &t->cursor;
+  t->update.meta_bytes = sizeof t->cursor;
   if (!save && !pen_run_is_pending(t->session.run))
     return 0;
   return pen_run_step(t->session.run, &shape, &t->update, &t->result);

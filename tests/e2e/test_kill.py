@@ -120,4 +120,18 @@ for storage in STORAGE:
     function.__name__ = f"killed {KILLS} times, {storage}"
     test(function)
 
+
+@test
+def a_finished_run_that_is_resumed_stays_finished(folder):
+    job = Job(os.path.join(folder, "job"), steps=6)
+    options = ("--offload-optimizer", "nvme", "--nvme-path", job.path("nvme"), *TILE, "--resume")
+    output = job.path("run")
+    job.train(output, *options)
+    for _ in range(3):  # each writes the model again, and commits with it
+        done = job.train(output, *options)
+        assert "resuming after step 6" in done.stderr, done.stderr
+    job.straight()
+    job.check(output)
+
+
 main()
