@@ -158,6 +158,8 @@ static const struct pen_option table[] = {
     T | P, 0, DATA, "FILE", "held-out data for --eval-steps" },
   { "max-length", "seq-len,max-seq-length,sequence-length,block-size", 0, U64(max_length), "auto", auto_words, 1, 0x1p31,
     COMPUTES, 0, DATA, "TOKENS", "longest sequence; longer text is cut into several" },
+  { "packing", NULL, 0, BOOL(packing), NULL, NULL, 0, 0,
+    T | P, 0, DATA, NULL, "several sequences in a row of --max-length, apart from each other" },
   { "refuse-truncation", NULL, 0, BOOL(refuse_truncation), NULL, NULL, 0, 0,
     T | E | P, 0, DATA, NULL, "stop rather than cut off a record at --max-length" },
   { "chat-template", "chat-template-path", 0, STRING(chat_template), NULL, NULL, 0, 0,

@@ -74,6 +74,7 @@ static int check_without_data(const struct pen_config *config)
     bool given;
   } options[] = {
     { "refuse-truncation", config->refuse_truncation },
+    { "packing", config->packing },
     { "chat-template", config->chat_template != NULL },
     { "assistant-only-loss", config->assistant_only_loss },
     { "completion-only-loss", config->completion_only_loss },

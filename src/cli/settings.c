@@ -92,6 +92,7 @@ void pen_settings_train(const struct pen_config *c,
   s->dry_run = c->dry_run;
   s->max_length = (uint32_t)c->max_length;
   s->refuse_truncation = c->refuse_truncation;
+  s->packing = c->packing;
   s->batch_sequences = c->per_device_train_batch_size;
   s->accumulation = c->gradient_accumulation_steps;
   s->epochs = c->num_train_epochs;
@@ -119,6 +120,7 @@ void pen_settings_train(const struct pen_config *c,
   s->gave_max_length = was_given(c, "max-length") && c->max_length;
   s->gave_batch = was_given(c, "per-device-train-batch-size");
   s->gave_accumulation = was_given(c, "gradient-accumulation-steps");
+  s->gave_packing = was_given(c, "packing");
   s->gave_dtype = was_given(c, "dtype");
   s->gave_gemm = was_given(c, "gemm");
   s->gave_seed = was_given(c, "seed");

@@ -15,15 +15,16 @@
 #include "base/error.h"
 
 /* Sizes of the parts of a batch's memory; false: they overflow. */
-static bool batch_bytes(size_t max_docs, uint32_t longest_inputs, size_t *ret_bytes)
+static bool batch_bytes(size_t max_rows, struct pen_sequences_limits limits, size_t *ret_bytes)
 {
-  size_t n_tokens, per_token = 2 * sizeof(uint32_t) + sizeof(int32_t);
-  size_t tokens, borders, window = ((size_t)longest_inputs + 1) * (sizeof(uint32_t) + 1);
+  size_t n_tokens, n_docs, per_token = 2 * sizeof(uint32_t) + sizeof(int32_t);
+  size_t tokens, borders, window = ((size_t)limits.n_inputs + 1) * (sizeof(uint32_t) + 1);
 
-  if (__builtin_mul_overflow(max_docs, (size_t)longest_inputs, &n_tokens) ||
-      n_tokens > UINT32_MAX || max_docs >= UINT32_MAX || /* places are uint32_t */
+  if (__builtin_mul_overflow(max_rows, (size_t)limits.n_inputs, &n_tokens) ||
+      __builtin_mul_overflow(max_rows, (size_t)limits.n_sequences, &n_docs) ||
+      n_tokens > UINT32_MAX || n_docs >= UINT32_MAX || /* places are uint32_t */
       __builtin_mul_overflow(n_tokens, per_token, &tokens) ||
-      __builtin_mul_overflow(max_docs + 1, sizeof(uint32_t), &borders) ||
+      __builtin_mul_overflow(n_docs + 1, sizeof(uint32_t), &borders) ||
       __builtin_add_overflow(tokens, borders, &tokens) ||
       __builtin_add_overflow(tokens, window, &tokens))
     return false;
@@ -31,35 +32,35 @@ static bool batch_bytes(size_t max_docs, uint32_t longest_inputs, size_t *ret_by
   return true;
 }
 
-size_t pen_batch_bytes(size_t max_docs, uint32_t longest_inputs)
+size_t pen_batch_bytes(size_t max_rows, struct pen_sequences_limits limits)
 {
   size_t n_bytes;
 
-  return batch_bytes(max_docs, longest_inputs, &n_bytes) ? n_bytes + sizeof(struct pen_batch)
-                                                         : SIZE_MAX;
+  return batch_bytes(max_rows, limits, &n_bytes) ? n_bytes + sizeof(struct pen_batch) : SIZE_MAX;
 }
 
-int pen_batch_create(size_t max_docs, uint32_t longest_inputs, struct pen_batch **ret_batch)
+int pen_batch_create(size_t max_rows, struct pen_sequences_limits limits,
+                     struct pen_batch **ret_batch)
 {
   size_t n_bytes;
 
-  if (!batch_bytes(max_docs, longest_inputs, &n_bytes))
-    return pen_error_set(PEN_ENOFIT, "a micro-batch of %zu sequences of %u tokens: more "
-                         "than 4294967295 tokens", max_docs, longest_inputs);
+  if (!batch_bytes(max_rows, limits, &n_bytes))
+    return pen_error_set(PEN_ENOFIT, "a micro-batch of %zu rows of %u tokens: more than "
+                         "4294967295 tokens", max_rows, limits.n_inputs);
   struct pen_batch *b = calloc(1, sizeof *b);
   void *memory = malloc(n_bytes);
   if (!b || !memory) {
     free(b);
     free(memory);
-    return pen_error_set(-ENOMEM, "cannot allocate a micro-batch of %zu sequences of %u "
-                         "tokens (%zu bytes)", max_docs, longest_inputs, n_bytes);
+    return pen_error_set(-ENOMEM, "cannot allocate a micro-batch of %zu rows of %u tokens "
+                         "(%zu bytes)", max_rows, limits.n_inputs, n_bytes);
   }
   b->memory = memory;
-  b->max_docs = max_docs;
-  b->max_tokens = max_docs * longest_inputs;
-  b->max_window = (size_t)longest_inputs + 1;
+  b->max_docs = max_rows * limits.n_sequences;
+  b->max_tokens = max_rows * limits.n_inputs;
+  b->max_window = (size_t)limits.n_inputs + 1;
   b->doc_begin = memory;
-  b->ids = b->doc_begin + max_docs + 1;
+  b->ids = b->doc_begin + b->max_docs + 1;
   b->positions = b->ids + b->max_tokens;
   b->targets = (int32_t *)(b->positions + b->max_tokens);
   b->window = (uint32_t *)(b->targets + b->max_tokens);
@@ -85,7 +86,8 @@ static int sequence_append(struct pen_batch *b, const struct pen_tokens *tokens,
   size_t n_inputs = sequence->n_tokens - 1;
   int r;
 
-  if (sequence->n_tokens > b->max_window || b->n_docs == b->max_docs)
+  if (sequence->n_tokens > b->max_window || b->n_docs == b->max_docs ||
+      n_inputs > b->max_tokens - b->n_tokens)
     return pen_error_set(-EINVAL, "sequence %zu of %zu tokens in a micro-batch made for %zu "
                          "of %zu", b->n_docs, n_inputs, b->max_docs, b->max_window - 1);
   r = pen_tokens_read(tokens, sequence->begin, sequence->n_tokens, b->window, b->trained);
@@ -104,13 +106,23 @@ static int sequence_append(struct pen_batch *b, const struct pen_tokens *tokens,
   return 0;
 }
 
+static int row_append(struct pen_batch *b, const struct pen_sequences *sequences, uint64_t row)
+{
+  uint64_t n = pen_sequences_row_size(sequences, row);
+  int r = 0;
+
+  for (uint64_t i = 0; r == 0 && i < n; i++)
+    r = sequence_append(b, pen_sequences_tokens(sequences),
+                        pen_sequences_at(sequences, pen_sequences_in_row(sequences, row, i)));
+  return r;
+}
+
 int pen_batch_fill(struct pen_batch *batch, const struct pen_sequences *sequences,
-                   const uint64_t *ids, size_t n)
+                   const uint64_t *rows, size_t n)
 {
   batch->n_tokens = batch->n_docs = batch->n_targets = 0;
   for (size_t i = 0; i < n; i++) {
-    int r = sequence_append(batch, pen_sequences_tokens(sequences),
-                            pen_sequences_at(sequences, ids[i]));
+    int r = row_append(batch, sequences, rows[i]);
     if (r < 0) {
       batch->n_tokens = batch->n_docs = batch->n_targets = 0;
       return r;

@@ -27,18 +27,19 @@ struct pen_batch {
 };
 
 /* Bytes one batch of this size takes, for the plan. */
-size_t pen_batch_bytes(size_t max_docs, uint32_t longest_inputs);
+size_t pen_batch_bytes(size_t max_rows, struct pen_sequences_limits limits);
 
-/* Allocates for the worst case: max_docs sequences of longest_inputs inputs
- * each, fewer than 2^32 in all (-PEN_ENOFIT).  The caller owns it until
+/* Allocates for the worst case: max_rows rows that each hold what the limits
+ * allow, fewer than 2^32 tokens in all (-PEN_ENOFIT).  The caller owns it until
  * pen_batch_free. */
-int pen_batch_create(size_t max_docs, uint32_t longest_inputs, struct pen_batch **ret_batch);
+int pen_batch_create(size_t max_rows, struct pen_sequences_limits limits,
+                     struct pen_batch **ret_batch);
 void pen_batch_free(struct pen_batch **batch);
 
-/* Reads sequences ids[0 .. n-1] (n at most max_docs) into the batch, in that
- * order.  Allocates nothing.  Errors as pen_tokens_read; the batch is empty
+/* Reads the sequences of rows[0 .. n-1] (n at most max_rows) into the batch, in
+ * that order.  Allocates nothing.  Errors as pen_tokens_read; the batch is empty
  * then. */
 int pen_batch_fill(struct pen_batch *batch, const struct pen_sequences *sequences,
-                   const uint64_t *ids, size_t n);
+                   const uint64_t *rows, size_t n);
 
 #endif

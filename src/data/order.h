@@ -1,4 +1,4 @@
-/* order.h: which sequences a step trains, as a pure function of seed and step.
+/* order.h: which rows (sequences, or packed ones) a step trains, as a pure function of seed and step.
  *
  * Nothing is stored and nothing is drawn: the order of an epoch is a keyed
  * permutation evaluated at one index, so that a resumed run needs only the
@@ -12,7 +12,7 @@
 
 struct pen_order {
   uint64_t seed;
-  uint64_t n_sequences;     /* ids are 0 .. n_sequences-1; at least 1 */
+  uint64_t n_sequences;     /* rows are 0 .. n_sequences-1; at least 1 */
   uint64_t batch_sequences; /* per micro-batch, at least 1 */
   uint64_t accumulation;    /* micro-batches per step, at least 1 */
   bool shuffle;             /* false: ids in file order (evaluation) */

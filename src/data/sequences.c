@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "src/data/crc32.h"
+#include "src/data/pack.h"
 
 #define BORDER_CHUNK 1024
 #define FLAG_CHUNK 8192
@@ -27,6 +28,8 @@ struct pen_sequences {
   struct pen_sequence *table; /* [counts.n_sequences] */
   size_t capacity;
   uint32_t longest_inputs;
+  struct pen_pack pack; /* all zero without packing */
+  struct pen_sequences_limits limits;
 };
 
 /* Trained tokens among the targets begin+1 .. begin+n_tokens-1. */
@@ -147,6 +150,29 @@ static int cut_check(const struct pen_sequences *s)
   return 0;
 }
 
+static int rows_pack(struct pen_sequences *s)
+{
+  uint64_t n = s->counts.n_sequences;
+  uint32_t *lengths = calloc((size_t)n, sizeof *lengths);
+
+  if (!lengths)
+    return pen_error_set(-ENOMEM, "cannot pack %" PRIu64 " sequences", n);
+  for (uint64_t i = 0; i < n; i++)
+    lengths[i] = s->table[i].n_tokens - 1;
+  int r = pen_pack_best_fit(lengths, n, s->options.max_length, &s->pack);
+  for (uint64_t row = 0; r == 0 && row < s->pack.n_rows; row++) {
+    uint32_t n_inputs = 0, size = (uint32_t)pen_sequences_row_size(s, row);
+    for (uint32_t i = 0; i < size; i++)
+      n_inputs += lengths[pen_sequences_in_row(s, row, i)];
+    if (n_inputs > s->limits.n_inputs)
+      s->limits.n_inputs = n_inputs;
+    if (size > s->limits.n_sequences)
+      s->limits.n_sequences = size;
+  }
+  free(lengths);
+  return r;
+}
+
 int pen_sequences_create(const struct pen_tokens *tokens,
                          const struct pen_sequences_options *options,
                          struct pen_sequences **ret_sequences)
@@ -166,6 +192,10 @@ int pen_sequences_create(const struct pen_tokens *tokens,
   r = documents_cut(s);
   if (r == 0)
     r = cut_check(s);
+  if (r == 0 && options->packing)
+    r = rows_pack(s);
+  else
+    s->limits = (struct pen_sequences_limits){ s->longest_inputs, 1 };
   if (r < 0) {
     pen_sequences_free(&s);
     return r;
@@ -183,6 +213,7 @@ void pen_sequences_free(struct pen_sequences **sequences)
 {
   if (!*sequences)
     return;
+  pen_pack_free(&(*sequences)->pack);
   free((*sequences)->table);
   free(*sequences);
   *sequences = NULL;
@@ -208,9 +239,36 @@ uint32_t pen_sequences_longest_inputs(const struct pen_sequences *sequences)
   return sequences->longest_inputs;
 }
 
+uint64_t pen_sequences_n_rows(const struct pen_sequences *sequences)
+{
+  return sequences->options.packing ? sequences->pack.n_rows : sequences->counts.n_sequences;
+}
+
+uint64_t pen_sequences_row_size(const struct pen_sequences *sequences, uint64_t row)
+{
+  const struct pen_pack *pack = &sequences->pack;
+
+  return sequences->options.packing ? pack->row_begin[row + 1] - pack->row_begin[row] : 1;
+}
+
+uint64_t pen_sequences_in_row(const struct pen_sequences *sequences, uint64_t row, uint64_t i)
+{
+  const struct pen_pack *pack = &sequences->pack;
+
+  return sequences->options.packing ? pack->ids[pack->row_begin[row] + i] : row;
+}
+
+struct pen_sequences_limits pen_sequences_limits(const struct pen_sequences *sequences)
+{
+  return sequences->limits;
+}
+
 size_t pen_sequences_bytes(const struct pen_sequences *sequences)
 {
-  return (size_t)sequences->counts.n_sequences * sizeof *sequences->table;
+  size_t n = (size_t)sequences->counts.n_sequences;
+  size_t packed = sequences->options.packing ? n + (size_t)sequences->pack.n_rows + 2 : 0;
+
+  return n * sizeof *sequences->table + packed * sizeof(uint64_t);
 }
 
 bool pen_sequences_note(const struct pen_sequences *sequences, char *ret_text,
@@ -242,6 +300,12 @@ uint32_t pen_sequences_fingerprint(const struct pen_sequences *sequences)
   for (uint64_t i = 0; i < sequences->counts.n_sequences; i++) {
     crc = pen_crc32(crc, &sequences->table[i].begin, sizeof sequences->table[i].begin);
     crc = pen_crc32(crc, &sequences->table[i].n_tokens, sizeof sequences->table[i].n_tokens);
+  }
+  if (sequences->options.packing) {
+    crc = pen_crc32(crc, sequences->pack.row_begin,
+                    (size_t)(sequences->pack.n_rows + 1) * sizeof *sequences->pack.row_begin);
+    crc = pen_crc32(crc, sequences->pack.ids,
+                    (size_t)sequences->counts.n_sequences * sizeof *sequences->pack.ids);
   }
   return crc;
 }

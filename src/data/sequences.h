@@ -4,7 +4,10 @@
  * successor share one token, the last target of the one and the first input of
  * the other, so that every token but a document's first is a target once.
  * Records: one document is one sequence, cut off after max_length tokens.
- * A sequence without any target is dropped.  All of it is counted. */
+ * A sequence without any target is dropped.  All of it is counted.
+ *
+ * What a micro-batch takes is a row: one sequence, or with packing several whole
+ * ones that together are no longer than max_length. */
 #ifndef PEN_SRC_DATA_SEQUENCES_H
 #define PEN_SRC_DATA_SEQUENCES_H
 
@@ -21,6 +24,7 @@ struct pen_sequences_options {
   uint32_t max_length;     /* tokens a sequence feeds to the model, at least 1
                               (records: tokens kept, at least 2) */
   bool refuse_truncation;  /* a record longer than max_length is an error */
+  bool packing;            /* rows of several sequences, by best fit */
 };
 
 /* One sequence: tokens begin .. begin+n_tokens-1 of the file, of which the
@@ -40,9 +44,14 @@ struct pen_sequences_counts {
   uint64_t n_targets;          /* trained in one epoch */
 };
 
+/* The most a row holds: what one place in a micro-batch must. */
+struct pen_sequences_limits {
+  uint32_t n_inputs, n_sequences;
+};
+
 struct pen_sequences; /* opaque */
 
-/* Builds the table (16 bytes per sequence); reads the file's borders and, if
+/* Builds the table (16 bytes per sequence, and 8 to 16 more with packing); reads the file's borders and, if
  * it has any, loss flags once.  `tokens` is borrowed until pen_sequences_free.
  * -PEN_EFORMAT where nothing is left to train or a truncation is refused;
  * -PEN_EUSAGE for a max_length too small. */
@@ -56,8 +65,15 @@ const struct pen_sequences_counts *pen_sequences_counts(const struct pen_sequenc
 const struct pen_tokens *pen_sequences_tokens(const struct pen_sequences *sequences);
 /* `id` below n_sequences.  Borrowed until free. */
 const struct pen_sequence *pen_sequences_at(const struct pen_sequences *sequences, uint64_t id);
-/* Inputs of the longest sequence: what one place in a micro-batch must hold. */
+/* Inputs of the longest sequence. */
 uint32_t pen_sequences_longest_inputs(const struct pen_sequences *sequences);
+
+/* Rows are 0 .. n_rows-1; row r has row_size sequences, the i-th of which has the
+ * id pen_sequences_in_row.  Without packing a row is the sequence of its number. */
+uint64_t pen_sequences_n_rows(const struct pen_sequences *sequences);
+uint64_t pen_sequences_row_size(const struct pen_sequences *sequences, uint64_t row);
+uint64_t pen_sequences_in_row(const struct pen_sequences *sequences, uint64_t row, uint64_t i);
+struct pen_sequences_limits pen_sequences_limits(const struct pen_sequences *sequences);
 /* Memory of the table, for the plan. */
 size_t pen_sequences_bytes(const struct pen_sequences *sequences);
 
@@ -69,7 +85,7 @@ bool pen_sequences_note(const struct pen_sequences *sequences, char *ret_text,
                         size_t text_bytes);
 
 /* A number that differs where the cut differs: of the places and lengths of
- * all sequences and the file's counts, for resume to refuse other data.  The
+ * all sequences, the rows and the file's counts, for resume to refuse other data.  The
  * ids themselves are only covered where the file has a checksum of its own. */
 uint32_t pen_sequences_fingerprint(const struct pen_sequences *sequences);
 

@@ -32,7 +32,7 @@ static int open_data(struct evaluation *e)
   if (rc < 0)
     return rc;
   e->order = (struct pen_order){
-      .n_sequences = pen_sequences_counts(e->data.sequences)->n_sequences,
+      .n_sequences = pen_sequences_n_rows(e->data.sequences),
       .batch_sequences = s->batch_sequences,
       .accumulation = 1};
   if (e->order.batch_sequences > e->order.n_sequences)
@@ -48,7 +48,7 @@ static int open_session(struct evaluation *e)
       .max_tokens = batch * longest,
       .max_micros = 1,
       .max_logit_rows = e->set->dump_logits ? batch * longest : 0,
-      .other_bytes = pen_batch_bytes(batch, longest) +
+      .other_bytes = pen_batch_bytes(batch, pen_sequences_limits(e->data.sequences)) +
                      pen_sequences_bytes(e->data.sequences),
       .inference = true};
   int rc = pen_session_open(&e->session, &e->set->model, &e->set->machine,
@@ -58,7 +58,8 @@ static int open_session(struct evaluation *e)
   e->ids = calloc(batch, sizeof *e->ids);
   if (!e->ids)
     return pen_error_set(PEN_ENOFIT, "no memory for a batch");
-  rc = pen_batch_create(batch, longest, &e->batch);
+  rc = pen_batch_create(batch, pen_sequences_limits(e->data.sequences),
+                        &e->batch);
   if (rc == 0)
     rc = pen_session_start(&e->session, NULL, NULL, NULL);
   return rc < 0 ? rc : pen_session_load(&e->session);

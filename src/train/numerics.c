@@ -22,6 +22,8 @@ void pen_numerics_write(const struct pen_numerics *numerics,
                    numerics->batch_sequences);
   pen_json_put_u64(writer, "gradient_accumulation_steps",
                    numerics->accumulation);
+  if (numerics->packing) /* else the text is as before there was packing */
+    pen_json_put_bool(writer, "packing", true);
   pen_json_put_u64(writer, "head_rows", numerics->head_rows);
   pen_json_put_u64(writer, "seed", numerics->seed);
   pen_json_put_u64(writer, "data_fingerprint", numerics->data_fingerprint);
@@ -58,6 +60,8 @@ int pen_numerics_read(const struct pen_json *json,
   int rc = 0;
   for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++)
     rc = read_u64(json, node, numbers[i].key, numbers[i].value);
+  if (rc == 0)
+    rc = pen_json_opt_bool(json, node, "packing", &n.packing);
   if (rc == 0)
     rc = pen_json_get_string(json, node, "dtype", &dtype);
   if (rc == 0)
@@ -136,6 +140,9 @@ int pen_numerics_check(const struct pen_numerics *run,
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (numbers[i].given && numbers[i].now != numbers[i].then)
       return refuse_number(numbers[i].option, numbers[i].now, numbers[i].then);
+  if (settings->gave_packing && settings->packing != run->packing)
+    return refuse("packing", settings->packing ? "true" : "false",
+                  run->packing ? "true" : "false");
   enum pen_elem elem = settings->model.elem;
   if (settings->gave_dtype && !settings->model.any_elem && elem != run->elem)
     return refuse("dtype", pen_elem_name(elem), pen_elem_name(run->elem));

@@ -17,6 +17,7 @@ struct pen_numerics {
   char gemm_variant[64]; /* and what else decides its bits */
   uint32_t max_length;
   uint64_t batch_sequences, accumulation; /* how a step is cut */
+  bool packing;              /* rows of several sequences */
   uint64_t head_rows;        /* vocabulary rows per block */
   uint64_t seed;             /* of the order of sequences */
   uint32_t data_fingerprint; /* of the sequences' places and lengths */

@@ -51,7 +51,7 @@ static void count_tokens(struct pen_plan *plan)
   if (t->train.set.sequences) {
     const struct pen_sequences_counts *c =
         pen_sequences_counts(t->train.set.sequences);
-    per_sequence = (double)c->n_inputs / (double)c->n_sequences;
+    per_sequence = (double)c->n_inputs / (double)order->n_sequences;
   }
   uint64_t full = order->batch_sequences * order->accumulation;
   plan->tokens_per_step =

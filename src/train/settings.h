@@ -49,6 +49,7 @@ struct pen_train_settings {
 
   uint32_t max_length; /* 0: 1,024, or what the model can at most */
   bool refuse_truncation; /* of records longer than that */
+  bool packing;           /* several sequences in a row of that length */
   uint64_t batch_sequences, accumulation;
   double epochs;
   uint64_t max_steps;           /* 0: by epochs */
@@ -69,8 +70,8 @@ struct pen_train_settings {
   const char *config_text;      /* resolved options, kept in the run; borrowed */
 
   /* Which numerics were asked for by name, to be held against a run's own. */
-  bool gave_max_length, gave_batch, gave_accumulation, gave_dtype, gave_gemm,
-      gave_seed;
+  bool gave_max_length, gave_batch, gave_accumulation, gave_packing, gave_dtype,
+      gave_gemm, gave_seed;
 
   const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save,
                                         and return -PEN_ESTOPPED */

@@ -47,6 +47,7 @@ static int open_rundir(struct pen_trainer *t)
   s->max_length = n->max_length;
   s->batch_sequences = n->batch_sequences;
   s->accumulation = n->accumulation;
+  s->packing = n->packing;
   s->seed = n->seed;
   s->model.any_elem = false;
   s->model.elem = n->elem;
@@ -65,6 +66,7 @@ static int settle_numerics(struct pen_trainer *t)
       .max_length = t->set.max_length,
       .batch_sequences = t->set.batch_sequences,
       .accumulation = t->set.accumulation,
+      .packing = t->set.packing,
       .head_rows = t->session.params->head_rows,
       .seed = t->set.seed,
       .data_fingerprint = pen_sequences_fingerprint(t->train.set.sequences)};
@@ -93,14 +95,14 @@ int pen_trainer_open_session(struct pen_trainer *t)
     n = t->eval.order.n_sequences;
   uint64_t micros = (n + t->train.order.batch_sequences - 1) /
                     t->train.order.batch_sequences;
-  uint32_t longest = pen_trainer_longest_inputs(t);
+  struct pen_sequences_limits row = pen_trainer_limits(t);
   struct pen_session_shape shape = {
-      .max_tokens = t->train.order.batch_sequences * longest,
+      .max_tokens = t->train.order.batch_sequences * row.n_inputs,
       .max_micros = micros < t->set.accumulation ? micros : t->set.accumulation,
       .head_rows = t->resumes ? t->numerics.head_rows : 0,
       .config_only = t->set.plan_only,
       .other_bytes =
-          pen_batch_bytes(t->train.order.batch_sequences, longest),
+          pen_batch_bytes(t->train.order.batch_sequences, row),
       .trace_bytes = t->set.trace ? (size_t)PEN_LANES * TRACE_EVENTS_PER_LANE *
                                         sizeof(struct pen_trace_event)
                                   : 0};
@@ -118,7 +120,7 @@ int pen_trainer_open_session(struct pen_trainer *t)
   t->ids = calloc(t->train.order.batch_sequences, sizeof *t->ids);
   if (!t->ids)
     return pen_error_set(PEN_ENOFIT, "no memory for a batch");
-  return pen_batch_create(t->train.order.batch_sequences, longest, &t->batch);
+  return pen_batch_create(t->train.order.batch_sequences, row, &t->batch);
 }
 
 int pen_trainer_plan_steps(struct pen_trainer *t)
@@ -150,6 +152,12 @@ static void print_start(const struct pen_trainer *t)
                counts->n_sequences, counts->n_inputs, counts->n_targets,
                t->n_steps, t->train.order.batch_sequences,
                t->train.order.accumulation);
+  if (t->set.packing)
+    pen_log_info("packing: a sequence is a row of several, %" PRIu64
+                 " rows of up to %" PRIu32 " tokens, %.1f%% full",
+                 t->train.order.n_sequences, t->set.max_length,
+                 100 * (double)counts->n_inputs /
+                     ((double)t->train.order.n_sequences * t->set.max_length));
   pen_log_info("placement: %s memory, groups of %zu micro-batches, %zu of %zu "
                "blocks recompute, %zu of %zu tiles of state on drives",
                p->unified ? "one" : "discrete",

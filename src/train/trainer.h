@@ -57,8 +57,8 @@ int pen_trainer_open_data(struct pen_trainer *t);
  * model is known by its config.json alone. */
 int pen_trainer_assume_data(struct pen_trainer *t);
 void pen_trainer_close_data(struct pen_trainer *t);
-/* Longest sequence's inputs, over training and evaluation data. */
-uint32_t pen_trainer_longest_inputs(const struct pen_trainer *t);
+/* The most a row holds, over training and evaluation data. */
+struct pen_sequences_limits pen_trainer_limits(const struct pen_trainer *t);
 /* Sets every micro-batch of one step; counts its tokens. */
 int pen_trainer_fill(struct pen_trainer *t, const struct pen_trainer_data *data,
                      uint64_t step, struct pen_order_step *ret_step,

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "src/train/trainer.h"
 
-/* The order of n training sequences, and of the evaluation's. */
+/* The order of n training rows, and of the evaluation's. */
 static void set_orders(struct pen_trainer *t, uint64_t n)
 {
   t->train.order = (struct pen_order){.seed = t->set.seed,
@@ -22,15 +22,15 @@ static void set_orders(struct pen_trainer *t, uint64_t n)
   t->eval.order = t->train.order;
   t->eval.order.shuffle = false;
   if (t->eval.set.sequences)
-    t->eval.order.n_sequences =
-        pen_sequences_counts(t->eval.set.sequences)->n_sequences;
+    t->eval.order.n_sequences = pen_sequences_n_rows(t->eval.set.sequences);
 }
 
 int pen_trainer_open_data(struct pen_trainer *t)
 {
   struct pen_sequences_options cut = {
       .max_length = t->set.max_length,
-      .refuse_truncation = t->set.refuse_truncation};
+      .refuse_truncation = t->set.refuse_truncation,
+      .packing = t->set.packing};
   int rc = pen_dataset_open(t->set.data, t->set.model.dir, &cut, &t->train.set);
   t->set.max_length = cut.max_length;
   if (rc == 0 && t->set.eval_data)
@@ -38,7 +38,7 @@ int pen_trainer_open_data(struct pen_trainer *t)
                           &t->eval.set);
   if (rc < 0)
     return rc;
-  set_orders(t, pen_sequences_counts(t->train.set.sequences)->n_sequences);
+  set_orders(t, pen_sequences_n_rows(t->train.set.sequences));
   return pen_order_check(&t->train.order);
 }
 
@@ -73,15 +73,19 @@ void pen_trainer_close_data(struct pen_trainer *t)
   t->ids = NULL;
 }
 
-uint32_t pen_trainer_longest_inputs(const struct pen_trainer *t)
+struct pen_sequences_limits pen_trainer_limits(const struct pen_trainer *t)
 {
   if (!t->train.set.sequences)
-    return t->set.max_length;
-  uint32_t longest = pen_sequences_longest_inputs(t->train.set.sequences);
-  if (t->eval.set.sequences &&
-      pen_sequences_longest_inputs(t->eval.set.sequences) > longest)
-    longest = pen_sequences_longest_inputs(t->eval.set.sequences);
-  return longest;
+    return (struct pen_sequences_limits){t->set.max_length, 1};
+  struct pen_sequences_limits most = pen_sequences_limits(t->train.set.sequences);
+  if (t->eval.set.sequences) {
+    struct pen_sequences_limits eval = pen_sequences_limits(t->eval.set.sequences);
+    if (eval.n_inputs > most.n_inputs)
+      most.n_inputs = eval.n_inputs;
+    if (eval.n_sequences > most.n_sequences)
+      most.n_sequences = eval.n_sequences;
+  }
+  return most;
 }
 
 int pen_trainer_fill(struct pen_trainer *t, const struct pen_trainer_data *data,

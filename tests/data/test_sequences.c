@@ -34,7 +34,7 @@ static struct pen_tokens *documents(bool records, const uint64_t *lengths, size_
 
 static int cut(const struct pen_tokens *tokens, uint32_t max_length, struct pen_sequences **ret)
 {
-  return pen_sequences_create(tokens, &(struct pen_sequences_options){ max_length, false }, ret);
+  return pen_sequences_create(tokens, &(struct pen_sequences_options){ .max_length = max_length }, ret);
 }
 
 /* Text: for every length around the window size, each token of each document
@@ -92,9 +92,10 @@ static void truncation_is_counted(void **state)
   assert_true(pen_sequences_note(s, note, sizeof note));
   assert_string_equal(note, "2 of 4 samples cut off at 8 tokens, 13 tokens lost");
   pen_sequences_free(&s);
-  assert_refused(pen_sequences_create(tokens, &(struct pen_sequences_options){ 8, true }, &s),
-                 PEN_EFORMAT, "13 tokens would be lost");
-  assert_done(pen_sequences_create(tokens, &(struct pen_sequences_options){ 20, true }, &s));
+  struct pen_sequences_options strict = { .max_length = 8, .refuse_truncation = true };
+  assert_refused(pen_sequences_create(tokens, &strict, &s), PEN_EFORMAT, "13 tokens would be lost");
+  strict.max_length = 20;
+  assert_done(pen_sequences_create(tokens, &strict, &s));
   assert_false(pen_sequences_note(s, note, sizeof note));
   assert_string_equal(note, "");
   pen_sequences_free(&s);

@@ -18,10 +18,9 @@ static struct pen_numerics sample(void)
                                .data_fingerprint = 0xfedcba98u};
 }
 
-static void test_round_trip(void **state)
+static void round_trip(struct pen_numerics a)
 {
-  (void)state;
-  struct pen_numerics a = sample(), b;
+  struct pen_numerics b;
   struct pen_json_writer w;
   struct pen_json *json;
   const char *text;
@@ -36,16 +35,26 @@ static void test_round_trip(void **state)
   assert_true(pen_numerics_hash(&a) == pen_numerics_hash(&b));
   assert_string_equal(b.gemm_variant, a.gemm_variant);
   assert_int_equal(b.data_fingerprint, a.data_fingerprint);
+  assert_int_equal(b.packing, a.packing);
   pen_json_free(&json);
   pen_json_writer_done(&w);
+}
+
+static void test_round_trip(void **state)
+{
+  (void)state;
+  struct pen_numerics packed = sample();
+  packed.packing = true;
+  round_trip(sample());
+  round_trip(packed);
 }
 
 static void test_every_field_is_hashed(void **state)
 {
   (void)state;
-  struct pen_numerics base = sample(), v[9];
+  struct pen_numerics base = sample(), v[10];
   uint64_t hash = pen_numerics_hash(&base);
-  for (int i = 0; i < 9; i++)
+  for (int i = 0; i < 10; i++)
     v[i] = base;
   v[0].elem = PEN_ELEM_F32;
   strcpy(v[1].gemm, "onednn");
@@ -56,7 +65,8 @@ static void test_every_field_is_hashed(void **state)
   v[6].head_rows++;
   v[7].seed++;
   v[8].data_fingerprint++;
-  for (int i = 0; i < 9; i++)
+  v[9].packing = true;
+  for (int i = 0; i < 10; i++)
     if (pen_numerics_hash(&v[i]) == hash)
       fail_msg("field %d is not in the hash", i);
 }
@@ -87,6 +97,11 @@ static void test_other_numerics_are_refused_by_name(void **state)
   s.batch_sequences = 1;
   test_fails(pen_numerics_check(&run, &s), PEN_EMISMATCH,
              "--per-device-train-batch-size 1");
+  s = same;
+  s.packing = s.gave_packing = true;
+  test_fails(pen_numerics_check(&run, &s), PEN_EMISMATCH, "--packing true");
+  s.gave_packing = false;
+  test_ok(pen_numerics_check(&run, &s));
   s = same;
   s.accumulation = 1;
   test_fails(pen_numerics_check(&run, &s), PEN_EMISMATCH,
