@@ -95,7 +95,7 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
   }
   if (config->require_simd && strcmp(config->isa, "scalar") == 0)
     return contradiction("--require-simd", "--isa scalar", "drop one");
-  if (verb == PEN_VERB_BENCH && strcmp(config->bench, "nvme") == 0 &&
+  if (verb == PEN_VERB_BENCH && config->bench && strcmp(config->bench, "nvme") == 0 &&
       !config->nvme_path.n_items)
     return pen_error_set(-PEN_EUSAGE, "bench nvme needs --nvme-path DIR; a "
                          "drive is never taken unasked");
