@@ -41,8 +41,8 @@ struct bench {
 
 /* ---- what lies in the file ---- */
 
-/* Page `page`: its number, then the random bytes that all share, turned by the
- * number, so that no two are equal. */
+/* Page `page`: its number, then the random sequence that the number seeds, so
+ * that no two are equal and none can be compressed. */
 static void fill_page(unsigned char *out, uint64_t page)
 {
   uint64_t *words = (uint64_t *)out;

@@ -46,6 +46,51 @@ static void print_text(const struct pen_bench_table *table)
   }
 }
 
+/* What drives add to a step of models whose state is all on them: p, m and v
+ * are read and written once, 12 bytes each way a parameter, while nothing else
+ * is slower.  Stores are striped evenly, so the slowest drive counts. */
+static double state_rate(const struct pen_machine *m)
+{
+  double slowest = m->drives[0].mixed;
+  for (size_t d = 1; d < m->n_drives; d++)
+    if (m->drives[d].mixed < slowest)
+      slowest = m->drives[d].mixed;
+  return slowest * (double)m->n_drives;
+}
+
+static const double sizes[] = {1.5e9, 3e9, 7e9, 14e9, 32e9, 70e9};
+#define STATE_BYTES_EACH_WAY 12
+
+static void print_models(const struct pen_machine *m)
+{
+  char text[PEN_SIZE_TEXT_BYTES];
+  if (!m->n_drives || state_rate(m) <= 0)
+    return;
+  printf("with all state on the profile's %zu drive%s a step takes at least\n",
+         m->n_drives, m->n_drives > 1 ? "s" : "");
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    double bytes = STATE_BYTES_EACH_WAY * sizes[i];
+    pen_size_format((uint64_t)bytes, text);
+    printf("  %4g B parameters: %6.4g s, writing %s\n", sizes[i] / 1e9,
+           2 * bytes / state_rate(m), text);
+  }
+}
+
+static void put_models(struct pen_json_writer *w, const struct pen_machine *m)
+{
+  pen_json_begin_array(w, "steps_with_state_on_drives");
+  for (size_t i = 0; m->n_drives && state_rate(m) > 0 &&
+                     i < sizeof sizes / sizeof *sizes; i++) {
+    double bytes = STATE_BYTES_EACH_WAY * sizes[i];
+    pen_json_begin_object(w, NULL);
+    pen_json_put_double(w, "parameters", sizes[i]);
+    pen_json_put_double(w, "least_seconds", 2 * bytes / state_rate(m));
+    pen_json_put_double(w, "written_bytes", bytes);
+    pen_json_end_object(w);
+  }
+  pen_json_end_array(w);
+}
+
 static int print_json(const struct pen_bench_table *table,
                       const struct pen_machine *machine)
 {
@@ -69,6 +114,7 @@ static int print_json(const struct pen_bench_table *table,
     pen_json_end_object(&w);
   }
   pen_json_end_array(&w);
+  put_models(&w, machine);
   pen_machine_write(machine, &w, "profile");
   pen_json_end_object(&w);
   int rc = pen_json_finish(&w, &text, &bytes);
@@ -170,7 +216,9 @@ int pen_verb_bench(const struct pen_config *config)
     rc = run(config, &o, &table, &machine);
   if (rc == 0 && config->output_format == PEN_CONFIG_OUTPUT_JSON)
     rc = print_json(&table, &machine);
-  else if (rc == 0)
+  else if (rc == 0) {
     print_text(&table);
+    print_models(&machine);
+  }
   return rc < 0 ? rc : save_profile(path, &machine);
 }

@@ -61,6 +61,9 @@ def a_drive_is_measured_and_left_as_it_was(folder):
     assert drive["path"] == os.path.realpath(state) and os.listdir(state) == []
     for key in ("read_bytes_per_s", "write_bytes_per_s", "mixed_bytes_per_s", "latency_s", "sync_s"):
         assert drive[key] > 0
+    seven = [row for row in told["steps_with_state_on_drives"] if row["parameters"] == 7e9][0]
+    assert abs(seven["least_seconds"] * drive["mixed_bytes_per_s"] / (2 * 12 * 7e9) - 1) < 1e-9
+    assert seven["written_bytes"] == 12 * 7e9
     again = bench(folder, "nvme", "--nvme-path", state)["profile"]["drives"]
     assert len(again) == 1, "measured again, the drive is the same one"
     fail(2, "less than", "bench", "nvme", "--nvme-path", state, "--bench-size", "8MiB")
