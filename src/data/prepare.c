@@ -18,16 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "src/data/sha256.h"
-#include "src/data/tokens.h"
 
 #define TOOL "penstock-prepare"
-#define TOOL_VERSION "2" /* part of the cache key; raised when its output changes */
 #define MOST_ARGUMENTS 64
 #define LINE_BYTES 2048
 #define WORDS_BYTES 8192
@@ -202,159 +198,6 @@ static int tool_run(const char *const *arguments, int in_fd, int out_fd, char *r
 int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes)
 {
   return tool_run(arguments, -1, -1, ret_note, note_bytes);
-}
-
-static void key_add(struct pen_sha256 *sha, const char *text)
-{
-  pen_sha256_add(sha, text, strlen(text) + 1);
-}
-
-/* Path, size and time of a file; of a directory only the path, so that it is
- * read anew each time. */
-static int key_add_file(struct pen_sha256 *sha, const char *path, bool *ret_directory)
-{
-  char real[PATH_MAX], stamp[96];
-  struct stat st;
-
-  if (!realpath(path, real) || stat(real, &st) < 0)
-    return pen_error_set(-errno, "cannot find %s", path);
-  snprintf(stamp, sizeof stamp, "%jd %jd %ld", (intmax_t)st.st_size,
-           (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
-  key_add(sha, real);
-  *ret_directory = S_ISDIR(st.st_mode);
-  key_add(sha, *ret_directory ? "directory" : stamp);
-  return 0;
-}
-
-/* The contents of `folder`/`name`, if it is there. */
-static int key_add_optional(struct pen_sha256 *sha, const char *folder, const char *name)
-{
-  char path[PATH_MAX];
-
-  key_add(sha, name);
-  if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path ||
-      access(path, R_OK) < 0)
-    return 0;
-  return pen_sha256_add_file(sha, path);
-}
-
-static int key_add_tokenizer(struct pen_sha256 *sha, const char *tokenizer)
-{
-  /* They say which begin and end tokens and which template there are. */
-  static const char *const names[] = { "tokenizer_config.json", "config.json",
-                                       "generation_config.json", "chat_template.jinja" };
-  uint8_t digest[PEN_SHA256_BYTES] = { 0 };
-  struct stat st;
-  bool found;
-
-  if (stat(tokenizer, &st) < 0)
-    return pen_error_set(-errno, "cannot find the tokenizer %s", tokenizer);
-  if (!S_ISDIR(st.st_mode))
-    return pen_sha256_add_file(sha, tokenizer);
-  int r = pen_tokens_hash_tokenizer(tokenizer, digest, &found);
-  if (r < 0)
-    return r;
-  if (!found)
-    return pen_error_set(PEN_EFORMAT, "there is no tokenizer.json in %s", tokenizer);
-  pen_sha256_add(sha, digest, sizeof digest);
-  for (size_t i = 0; r == 0 && i < sizeof names / sizeof *names; i++)
-    r = key_add_optional(sha, tokenizer, names[i]);
-  return r;
-}
-
-/* The template's contents where a file is named; and what names the columns of
- * the data, beside it. */
-static int key_add_forms(struct pen_sha256 *sha, const struct pen_prepare_request *request)
-{
-  const char *template = request->chat_template, *slash = strrchr(request->data, '/');
-  char folder[PATH_MAX];
-
-  key_add(sha, template ? template : "");
-  if (template && access(template, R_OK) == 0) {
-    int r = pen_sha256_add_file(sha, template);
-    if (r < 0)
-      return r;
-  }
-  snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - request->data) : 1,
-           slash ? request->data : ".");
-  return key_add_optional(sha, folder, "dataset_info.json");
-}
-
-/* The name of the request's token file; *ret_directory: it is to be made anew. */
-static int cache_path(const struct pen_prepare_request *request, char *ret_path,
-                      size_t path_bytes, bool *ret_directory)
-{
-  struct pen_sha256 sha;
-  uint8_t digest[PEN_SHA256_BYTES];
-  char hex[2 * PEN_SHA256_BYTES + 1];
-  int r;
-
-  pen_sha256_begin(&sha);
-  key_add(&sha, TOOL_VERSION);
-  key_add(&sha, request->completion_only ? "completion" : "all");
-  key_add(&sha, request->assistant_only ? "assistant" : "all");
-  key_add(&sha, request->held_out ? "valid" : "train");
-  r = key_add_file(&sha, request->data, ret_directory);
-  if (r == 0)
-    r = key_add_tokenizer(&sha, request->tokenizer);
-  if (r == 0)
-    r = key_add_forms(&sha, request);
-  if (r < 0)
-    return r;
-  pen_sha256_end(&sha, digest);
-  pen_sha256_hex(digest, hex);
-  if (snprintf(ret_path, path_bytes, "%s/%.24s" PEN_TOKENS_SUFFIX, request->cache_dir, hex) >=
-      (int)path_bytes)
-    return pen_error_set(-ENAMETOOLONG, "the cache path %s is too long", request->cache_dir);
-  return 0;
-}
-
-int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
-                       size_t path_bytes, char *ret_note, size_t note_bytes)
-{
-  const char *arguments[20];
-  size_t n = 0;
-  char path[PATH_MAX], template[PATH_MAX + sizeof PEN_PREPARE_TEMPLATE_SUFFIX];
-  bool directory = false;
-  int r = cache_path(request, path, sizeof path < path_bytes ? sizeof path : path_bytes,
-                     &directory);
-
-  if (r < 0)
-    return r;
-  if (mkdir(request->cache_dir, 0777) < 0 && errno != EEXIST)
-    return pen_error_set(-errno, "cannot make the cache %s", request->cache_dir);
-  if (ret_note && note_bytes)
-    ret_note[0] = 0;
-  snprintf(template, sizeof template, "%s" PEN_PREPARE_TEMPLATE_SUFFIX, path);
-  if (directory || access(path, R_OK) < 0 ||
-      (request->chat_template && access(template, R_OK) < 0)) {
-    arguments[n++] = "--tokenizer";
-    arguments[n++] = request->tokenizer;
-    arguments[n++] = "--output";
-    arguments[n++] = path;
-    if (request->completion_only)
-      arguments[n++] = "--completion-only-loss";
-    if (request->assistant_only)
-      arguments[n++] = "--assistant-only-loss";
-    if (request->chat_template) {
-      arguments[n++] = "--chat-template";
-      arguments[n++] = request->chat_template;
-      arguments[n++] = "--save-template";
-      arguments[n++] = template;
-    }
-    if (request->held_out) {
-      arguments[n++] = "--split";
-      arguments[n++] = "valid";
-    }
-    arguments[n++] = "--"; /* a path may begin with a dash */
-    arguments[n++] = request->data;
-    arguments[n] = NULL;
-    r = pen_prepare_run(arguments, ret_note, note_bytes);
-    if (r < 0)
-      return r;
-  }
-  memcpy(ret_path, path, strlen(path) + 1);
-  return 0;
 }
 
 /* All of a file in memory, with a 0 byte behind it; the caller frees. */
