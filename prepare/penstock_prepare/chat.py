@@ -2,9 +2,11 @@
 
 A place is a range of characters, found by where a turn stands and never by what
 it says: from the template's generation tags where it has them; else by rendering
-the conversation up to each turn, which must give a beginning of the whole (some
-templates change earlier turns as later ones come: those conversations are
-refused).
+the conversation up to each turn, which must give a beginning of the whole.  Some
+templates change a turn once another follows (they show a thought in the last one
+only); then the user's turn behind it is rendered too, and the turn ends with the
+last end token before that user's words.  Where that fails as well the conversation
+is refused.
 
 One disadvantage: without tags a conversation of n turns is rendered n times.
 """
@@ -76,10 +78,29 @@ class Renderer:
                 # What the model is given before it speaks is not its own.
                 prompt, _ = self.template.render(messages[:i], chat.tools, True)
                 begin = max(begin, len(os.path.commonprefix([prompt, text])))
-        end = len(self._beginning(chat, messages[:i + 1], text))
+        end = self._end(chat, messages, i, begin, text)
         body = text[begin:end].rstrip()
         # A line break behind the end token is the template's, never generated.
         return (begin, begin + len(body)) if body.endswith(self._end_texts) else (begin, end)
+
+    def _end(self, chat, messages, i, begin, text):
+        try:
+            return len(self._beginning(chat, messages[:i + 1], text))
+        except Refusal:
+            after = messages[i + 1]
+            words = after.get("content")
+            if after.get("role") != "user" or not isinstance(words, str):
+                raise
+            whole = self._beginning(chat, messages[:i + 2], text)
+            # What two different questions have in common ends before their words.
+            other = dict(after, content="b" if words.lstrip().startswith("a") else "a")
+            variant, _ = self.template.render(messages[:i + 1] + [other], chat.tools)
+            border = len(os.path.commonprefix([whole, variant]))
+            ends = [found + len(end) for end in self._end_texts
+                    if (found := text.rfind(end, begin, border)) >= 0]
+            if not ends:
+                raise
+            return max(ends)
 
     def _beginning(self, chat, messages, text):
         if len(messages) == len(chat.messages):

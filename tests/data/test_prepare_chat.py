@@ -84,8 +84,21 @@ class Templates(unittest.TestCase):
             compared += len(found[1])
         self.assertGreater(compared, 5)
 
+    @needs("chat/golden.jsonl")
+    def test_thought_in_the_last_turn_only(self):
+        """Qwen 3 drops the empty thought of a turn once a question follows."""
+        row, = [r for r in golden("qwen3.jinja") if r["conversation"] == "system_user_assistant_x2"
+                and not r["add_generation_prompt"]]
+        chat = Chat(row["messages"], "", None, [None] * len(row["messages"]))
+        text, spans = Renderer(template_of(row), ["<|im_end|>", "<|endoftext|>"], True,
+                               False).render(chat)
+        self.assertEqual(text, row["text"])
+        first, last = [m["content"] for m in row["messages"] if m["role"] == "assistant"]
+        self.assertEqual([text[a:b] for a, b in spans], [
+            first + "<|im_end|>", "<think>\n\n</think>\n\n" + last + "<|im_end|>"])
+
     def test_broken_prefix_is_refused(self):
-        """A template that shows a thought only in the last turn."""
+        """A template that shows a thought only in the last turn, without end tokens."""
         template = Template("{% for m in messages %}{{ m.role }}:{% if loop.last %}(hm){% endif %}"
                             "{{ m.content }};{% endfor %}", "t", {})
         with self.assertRaisesRegex(Refusal, "earlier turns"):
