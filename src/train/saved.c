@@ -245,32 +245,39 @@ static size_t store_number(const struct pen_saved *s, size_t tile)
   return number;
 }
 
-static int hold(struct pen_saved *s, size_t tile)
+/* A whole tile, checked, into `out`: a page's start, with room to a page's end. */
+static int read_tile(struct pen_saved *s, size_t tile, float *out)
 {
   const struct pen_saved_tile *t = &s->tiles[tile];
   size_t bytes = t->elems * 3 * sizeof(float);
-  int rc = take_buffer(s);
-  if (rc < 0 || s->held == tile)
-    return rc;
-  s->held = NO_TILE;
+  int rc;
   if (t->offset) {
-    rc = pen_files_read_at(s->fd, s->path, s->buffer, bytes, t->offset);
-    if (rc == 0 && pen_crc32c(0, s->buffer, bytes) != t->crc)
+    rc = pen_files_read_at(s->fd, s->path, out, bytes, t->offset);
+    if (rc == 0 && pen_crc32c(0, out, bytes) != t->crc)
       rc = pen_error_set(PEN_ECORRUPT,
                          "%s: %zu bytes at offset %llu are not what was "
                          "written; resume from another checkpoint",
                          s->path, bytes, (unsigned long long)t->offset);
   } else {
     uint64_t tag;
-    rc = pen_store_read_tile(s->queue, store_number(s, tile), s->buffer,
+    rc = pen_store_read_tile(s->queue, store_number(s, tile), out,
                              pen_saved_page_up(bytes), 0);
     if (rc == 0)
       rc = pen_store_reap(s->queue, 1, 1, &tag);
   }
-  if (rc < 0)
+  return rc < 0 ? rc : 0;
+}
+
+static int hold(struct pen_saved *s, size_t tile)
+{
+  int rc = take_buffer(s);
+  if (rc < 0 || s->held == tile)
     return rc;
-  s->held = tile;
-  return 0;
+  s->held = NO_TILE;
+  rc = read_tile(s, tile, s->buffer);
+  if (rc == 0)
+    s->held = tile;
+  return rc;
 }
 
 /* The tile that holds an element; tiles are sorted by block, then element. */
@@ -299,6 +306,9 @@ int pen_saved_read(struct pen_saved *saved, uint32_t block, size_t begin,
                            "%s does not hold element %zu of block %u: it is "
                            "another model's state",
                            saved->path, begin, block);
+    if (t->begin == begin && t->elems == n && m == p + n && v == m + n &&
+        (uintptr_t)p % PEN_SAVED_PAGE == 0)
+      return read_tile(saved, i, p);
     int rc = hold(saved, i);
     if (rc < 0)
       return rc;

@@ -64,9 +64,11 @@ const struct pen_store_place *pen_saved_places(const struct pen_saved *saved,
  * to this state.  Borrowed until close. */
 int pen_saved_use_store(struct pen_saved *saved, struct pen_store *store);
 
-/* p, m, v [n] = elements [begin, begin + n) of a block.  Reads whole tiles into
- * one buffer of its own and checks their CRC; sequential reads touch each tile
- * once.  -PEN_EMISMATCH when the state does not hold these elements. */
+/* p, m, v [n] = elements [begin, begin + n) of a block.  Reads whole tiles and
+ * checks their CRC.  Where exactly one tile is asked for, with p, m, v one
+ * behind the other from a page's start on, it is read right there, and the rest
+ * of the last page is overwritten; else into one buffer of its own, each tile
+ * once when the reads are sequential.  -PEN_EMISMATCH when the state does not hold these elements. */
 int pen_saved_read(struct pen_saved *saved, uint32_t block, size_t begin,
                    size_t n, float *p, float *m, float *v);
 
