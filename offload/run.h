@@ -20,10 +20,13 @@
 
 struct pen_run;
 
-/* Called on the write lane while a step with shape.save runs; the pointers are
- * borrowed for the call. */
+/* Called on the write lane, while main waits in pen_run_step. */
 struct pen_run_hooks {
   void *ctx;
+  /* Before a commit: what must be durable before the state it belongs to; NULL:
+   * nothing. */
+  int (*before_commit)(void *ctx);
+  /* While a step with shape.save runs; the pointers are borrowed for the call. */
   /* p, m, v [tile->elems] each, one after the other. */
   int (*save_tile)(void *ctx, uint32_t tile, const float *state);
   int (*save_block)(void *ctx, uint32_t block, const void *weights);

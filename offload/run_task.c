@@ -152,8 +152,11 @@ static int do_commit(struct pen_run *run, const struct pen_task *t,
 {
   (void)t;
   (void)at;
-  return pen_store_commit(run->o.store, run->update.step, run->update.meta,
-                          run->update.meta_bytes);
+  const struct pen_run_hooks *hooks = &run->o.hooks;
+  int rc = hooks->before_commit ? hooks->before_commit(hooks->ctx) : 0;
+  return rc < 0 ? rc
+                : pen_store_commit(run->o.store, run->update.step,
+                                   run->update.meta, run->update.meta_bytes);
 }
 
 static int do_save_tile(struct pen_run *run, const struct pen_task *t,

@@ -58,7 +58,7 @@ int pen_verb_init(const struct pen_config *config)
   if (config->untie)
     model.tied = false;
   enum pen_file_dtype dtype = choose_dtype(config, &model);
-  rc = pen_params_build(&model, PEN_PARAMS_HEAD_ROWS, 0, &params);
+  rc = pen_params_build(&model, 0, 0, &params);
   if (!rc)
     rc = pen_params_create_dir(params, config->model_config, dtype, SHARD_BYTES,
                                config->output_dir, config->overwrite, &writer);

@@ -158,7 +158,7 @@ static int inspect_config(const char *path, bool as_json)
   struct usage usage = {0};
   int rc = pen_model_config_load(path, &config);
   if (!rc)
-    rc = pen_params_build(&config, PEN_PARAMS_HEAD_ROWS, 0, &p);
+    rc = pen_params_build(&config, 0, 0, &p);
   if (rc)
     return rc;
   if (config.dtype != PEN_FILE_NONE) {

@@ -90,9 +90,7 @@ static int open_parts(struct pen_model_dir *d,
   if (!rc)
     rc = pen_hfdir_open(d->path, options->lenient, &d->files);
   if (!rc)
-    rc = pen_params_open(&d->config, d->files,
-                         options->head_rows ? options->head_rows
-                                            : PEN_PARAMS_HEAD_ROWS,
+    rc = pen_params_open(&d->config, d->files, options->head_rows,
                          options->untie, &d->params);
   return rc;
 }

@@ -18,7 +18,7 @@ struct pen_model_dir {
 struct pen_model_dir_options {
   bool lenient;     /* as pen_safetensors_open */
   bool untie;       /* as pen_params_open */
-  size_t head_rows; /* 0: PEN_PARAMS_HEAD_ROWS */
+  size_t head_rows; /* as pen_params_build */
 };
 
 /* Where `path` is: itself, or, when it does not exist and looks like a hub id

@@ -303,11 +303,21 @@ static int fill(struct pen_params *p)
   return 0;
 }
 
+/* About as many elements as a decoder layer has, so that one ring of weight
+ * slots serves both. */
+static size_t choose_head_rows(const struct pen_model_config *c)
+{
+  size_t heads = c->n_heads + 2 * c->n_kv_heads;
+  size_t layer = c->hidden_size * c->head_dim * heads +
+                 c->n_heads * c->head_dim * c->hidden_size +
+                 3 * c->hidden_size * c->intermediate_size;
+  size_t rows = (layer / c->hidden_size + 1023) / 1024 * 1024;
+  return rows < c->vocab_size ? rows : c->vocab_size;
+}
+
 int pen_params_build(const struct pen_model_config *config, size_t head_rows,
                      size_t vocab_rows, struct pen_params **ret_params)
 {
-  if (!head_rows)
-    return pen_error_set(-EINVAL, "vocabulary rows per block must not be 0");
   if (vocab_rows && vocab_rows < config->vocab_size)
     return pen_error_set(-PEN_EMISMATCH,
                          "the embedding has %zu rows, the vocabulary %zu "
@@ -316,7 +326,7 @@ int pen_params_build(const struct pen_model_config *config, size_t head_rows,
   if (!p)
     return pen_error_set(-ENOMEM, "cannot hold the parameter table");
   p->config = *config;
-  p->head_rows = head_rows;
+  p->head_rows = head_rows ? head_rows : choose_head_rows(config);
   p->head_copy = SIZE_MAX;
   p->vocab_rows = vocab_rows ? vocab_rows : config->vocab_size;
   int rc = allocate(p, count(p));

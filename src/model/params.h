@@ -14,9 +14,6 @@
 struct pen_hfdir;
 struct pen_hfdir_writer;
 
-/* Vocabulary rows per block unless a run's numerics say otherwise. */
-#define PEN_PARAMS_HEAD_ROWS 4096
-
 /* Vectors (not decayed), then matrices (decayed).  Within a decoder layer this
  * is also the order in the block, so that q, k, v lie side by side, gate and
  * up too, and their biases likewise: without padding between them whenever
@@ -114,7 +111,8 @@ struct pen_params {
 };
 
 /* Builds the table for a model whose embedding has vocab_rows rows (0: exactly
- * vocab_size) in blocks of head_rows rows.  Caller owns *ret_params. */
+ * vocab_size) in blocks of head_rows rows (0: chosen by the config, about a
+ * decoder layer's size).  Caller owns *ret_params. */
 int pen_params_build(const struct pen_model_config *config, size_t head_rows,
                      size_t vocab_rows, struct pen_params **ret_params);
 

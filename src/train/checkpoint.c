@@ -41,15 +41,15 @@ int pen_checkpoint_begin(struct pen_session *session, const char *path,
   return rc;
 }
 
-int pen_checkpoint_save_tile(void *ctx, uint32_t tile, const float *state)
+int pen_checkpoint_save_tile(struct pen_checkpoint *c, uint32_t tile,
+                             const float *state)
 {
-  struct pen_checkpoint *c = *(struct pen_checkpoint **)ctx;
   return c->state ? pen_saved_put_tile(c->state, tile, state) : 0;
 }
 
-int pen_checkpoint_save_block(void *ctx, uint32_t block, const void *weights)
+int pen_checkpoint_save_block(struct pen_checkpoint *c, uint32_t block,
+                              const void *weights)
 {
-  struct pen_checkpoint *c = *(struct pen_checkpoint **)ctx;
   return pen_params_save_block(c->session->params, c->model, block, weights,
                                c->session->elem == PEN_ELEM_BF16
                                    ? PEN_FILE_BF16

@@ -17,10 +17,12 @@ int pen_checkpoint_begin(struct pen_session *session, const char *path,
                          const struct pen_cursor *cursor, uint32_t generation,
                          struct pen_checkpoint **ret_checkpoint);
 
-/* For struct pen_run_hooks; ctx is a struct pen_checkpoint ** whose target is
- * NULL while nothing is being saved. */
-int pen_checkpoint_save_tile(void *ctx, uint32_t tile, const float *state);
-int pen_checkpoint_save_block(void *ctx, uint32_t block, const void *weights);
+/* Adds a tile's state, as struct pen_run_hooks hands it out, and a block's
+ * weights.  The write lane's thread. */
+int pen_checkpoint_save_tile(struct pen_checkpoint *checkpoint, uint32_t tile,
+                             const float *state);
+int pen_checkpoint_save_block(struct pen_checkpoint *checkpoint,
+                              uint32_t block, const void *weights);
 
 /* places: where the store's tiles lie, or NULL without any.  Makes PATH.tmp
  * whole and durable and then PATH.  Frees either way. */

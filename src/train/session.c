@@ -16,18 +16,6 @@
 #define TILE_ELEMS_INFERENCE PEN_NORM_CHUNK_ELEMS
 #define IO_DEPTH_AUTO 4
 
-/* Vocabulary rows per block: about as many elements as a decoder layer has, so
- * that one ring serves both. */
-static size_t choose_head_rows(const struct pen_model_config *c)
-{
-  size_t heads = c->n_heads + 2 * c->n_kv_heads;
-  size_t layer = c->hidden_size * c->head_dim * heads +
-                 c->n_heads * c->head_dim * c->hidden_size +
-                 3 * c->hidden_size * c->intermediate_size;
-  size_t rows = (layer / c->hidden_size + 1023) / 1024 * 1024;
-  return rows < c->vocab_size ? rows : c->vocab_size;
-}
-
 int pen_session_config_path(const char *model, char *ret_path, size_t bytes,
                             bool *ret_is_config)
 {
@@ -51,12 +39,10 @@ static int open_config(struct pen_session *s,
                        const struct pen_model_settings *model,
                        const struct pen_session_shape *shape)
 {
-  size_t rows = shape->head_rows ? shape->head_rows
-                                 : choose_head_rows(&s->config);
   s->elem = model->any_elem ? elem_of(s->config.dtype) : model->elem;
   if (model->untie)
     s->config.tied = false;
-  return pen_params_build(&s->config, rows, 0, &s->params);
+  return pen_params_build(&s->config, shape->head_rows, 0, &s->params);
 }
 
 static int open_model(struct pen_session *s,
@@ -76,10 +62,8 @@ static int open_model(struct pen_session *s,
     rc = pen_hfdir_open(model->dir, model->lenient, &s->dir);
   if (rc < 0)
     return rc;
-  size_t rows = shape->head_rows ? shape->head_rows
-                                 : choose_head_rows(&s->config);
   s->elem = model->any_elem ? elem_of(pen_hfdir_dtype(s->dir)) : model->elem;
-  return pen_params_open(&s->config, s->dir, rows, model->untie, &s->params);
+  return pen_params_open(&s->config, s->dir, shape->head_rows, model->untie, &s->params);
 }
 
 static int open_compute(struct pen_session *s, const char *gemm,

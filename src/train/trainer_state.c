@@ -194,10 +194,28 @@ static int load_model(void *ctx, uint32_t number, float *p, float *m, float *v)
   return pen_session_load_tile(&loader->t->session, number, p, m, v);
 }
 
+/* A log line is never younger than the state it tells of. */
+static int sync_log(void *ctx)
+{
+  struct pen_trainer *t = ctx;
+  return t->log ? pen_runlog_sync(t->log) : 0;
+}
+
+static int save_tile(void *ctx, uint32_t tile, const float *state)
+{
+  struct pen_trainer *t = ctx;
+  return pen_checkpoint_save_tile(t->saving, tile, state);
+}
+
+static int save_block(void *ctx, uint32_t block, const void *weights)
+{
+  struct pen_trainer *t = ctx;
+  return pen_checkpoint_save_block(t->saving, block, weights);
+}
+
 static int start_session(struct pen_trainer *t)
 {
-  struct pen_run_hooks hooks = {&t->saving, pen_checkpoint_save_tile,
-                                pen_checkpoint_save_block};
+  struct pen_run_hooks hooks = {t, sync_log, save_tile, save_block};
   size_t n = t->session.layout.n_store_tiles;
   t->places = calloc(n ? n : 1, sizeof *t->places);
   if (!t->places)

@@ -106,7 +106,7 @@ static void trial_init(struct trial *t, const struct pen_placement *p,
                            : &pen_device_host_discrete,
       .store = t->store,
       .update_pool = t->pool,
-      .hooks = {t, save_tile, save_block},
+      .hooks = {.ctx = t, .save_tile = save_tile, .save_block = save_block},
       .isa = PEN_ISA_SCALAR,
       .io_depth = 4};
   test_ok(pen_run_create(&o, &t->plan, &t->run));
