@@ -75,6 +75,7 @@ struct pen_engine {
   const char *name;
   bool keeps; /* what is written can be read back */
   bool drive; /* a figure measured on it says something about a drive */
+  bool absent; /* this build lacks the library: every ring is refused */
   void *context;
 
   /* Opens for reading and writing, making an empty file if `create`; -ENOENT
@@ -123,7 +124,7 @@ struct pen_engine {
                    struct pen_engine_completion *ret_completions);
 };
 
-/* The row of that name; NULL when there is none (or it was built without). */
+/* The row of that name; NULL when there is none. */
 const struct pen_engine *pen_engine_find(const char *name);
 
 /* A name, or "fault:NAME,key=value,..." (keys in io/engine_fault.h).

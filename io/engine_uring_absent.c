@@ -22,6 +22,7 @@ const struct pen_engine pen_engine_uring = {
     .name = "uring",
     .keeps = true,
     .drive = true,
+    .absent = true,
     PEN_ENGINE_POSIX_FILES,
     .ring_create = pen_engine_uring_ring_create,
 };

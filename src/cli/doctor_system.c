@@ -102,7 +102,7 @@ static void see_uring(struct pen_doctor *d)
 {
   struct io_uring_params params;
   memset(&params, 0, sizeof params);
-  if (!pen_engine_find("uring")) {
+  if (pen_engine_find("uring")->absent) {
     pen_doctor_add(d, "io_uring", PEN_DOCTOR_DEGRADED,
                    "install liburing's headers and build again",
                    "this penstock was built without it; drives are used "

@@ -73,6 +73,15 @@ def run(*args, timeout=120, **more):
                           capture_output=True, text=True, timeout=timeout, **more)
 
 
+def engines():
+    """Engines that drive a drive here: not every build and container has io_uring."""
+    facts = {fact["name"]: fact for fact in json.loads(run("doctor", "-o", "json").stdout)["facts"]}
+    if facts["io_uring"]["level"] == "OK":
+        return ("threads", "uring")
+    print(f"# io_uring: {facts['io_uring']['text']}: only the threads engine is tried", flush=True)
+    return ("threads",)
+
+
 def succeed(*args, **more):
     done = run(*args, **more)
     assert done.returncode == 0, f"{args}: status {done.returncode}\n{done.stderr}"

@@ -12,11 +12,11 @@ import functools
 import os
 import tempfile
 
-from penstock import LONG, RANDOM, SEED, TILE, Job, main, run, same_log, same_weights, succeed, test
+from penstock import LONG, RANDOM, SEED, TILE, Job, engines, main, run, same_log, same_weights, succeed, test
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
 JOB = Job(os.path.join(SCRATCH.name, "job"), "--save-steps", "2", steps=5)
-ENGINES = ("threads", "uring")
+ENGINES = engines()
 
 
 def options(folder, engine, *faults):
@@ -91,7 +91,7 @@ def goes_on(kind):
         n = n_requests("threads")
         faults = [f"{kind}=20%"] + [f"{kind}={at}" for at in (range(n) if LONG else RANDOM.sample(range(n), 2))]
         for number, fault in enumerate(faults):
-            engine, output = ENGINES[number % 2], f"{folder}/{number}"
+            engine, output = ENGINES[number % len(ENGINES)], f"{folder}/{number}"
             succeed(*JOB.args(output, *options(output, engine, fault)))
             same_log(output, JOB.straight())
             same_weights(output, JOB.straight())
@@ -115,7 +115,7 @@ def cut_again_while_resuming(folder):
             if done.returncode == 0:
                 break
             stopped_cleanly(done, f"start {starts} of {output}, cut at {at}")
-        continues(output, "uring", f"{output} after {starts} cuts")
+        continues(output, ENGINES[-1], f"{output} after {starts} cuts")
 
 
 @test

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from penstock import PENSTOCK, TILE, Job, Skip, fail, main, succeed, test, tier_bytes, wait_for
+from penstock import PENSTOCK, TILE, Job, Skip, engines, fail, main, succeed, test, tier_bytes, wait_for
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
 JOB = Job(os.path.join(SCRATCH.name, "job"), "--gradient-accumulation-steps", "2")
@@ -154,8 +154,8 @@ def calls(folder, steps, *options):
 @test
 def a_step_takes_no_memory(folder):
     """Twice as many steps, over the edges of epochs, make as many calls."""
-    for place in ((), ("--host-mode", "discrete"), (*drive(folder), "--io-engine", "threads"),
-                  (*drive(folder), "--io-engine", "uring")):
+    for place in ((), ("--host-mode", "discrete"),
+                  *((*drive(folder), "--io-engine", engine) for engine in engines())):
         once, twice = calls(folder, 15, *place), calls(folder, 30, *place)
         assert once > 100, f"only {once} calls were counted"
         assert once == twice, f"{twice - once} calls in 15 steps with {place}"
