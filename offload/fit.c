@@ -29,13 +29,19 @@ static int measure(struct fitter *f)
   return 0;
 }
 
+static uint64_t need(const struct fitter *f, enum pen_tier tier)
+{
+  return f->tier_bytes[tier] +
+         (tier == PEN_TIER_HOST ? f->limits->host_taken_bytes : 0);
+}
+
 static uint64_t excess(const struct fitter *f, enum pen_tier tier)
 {
   uint64_t limit = tier == PEN_TIER_DEVICE ? f->limits->device_bytes
                                            : f->limits->host_bytes;
   if (tier == PEN_TIER_DEVICE && f->wish->unified)
     return 0;
-  return f->tier_bytes[tier] > limit ? f->tier_bytes[tier] - limit : 0;
+  return need(f, tier) > limit ? need(f, tier) - limit : 0;
 }
 
 static bool fits(const struct fitter *f)
@@ -159,7 +165,7 @@ static int no_fit(const struct fitter *f)
   uint64_t over = excess(f, tier);
   char over_text[PEN_SIZE_TEXT_BYTES], need_text[PEN_SIZE_TEXT_BYTES];
   pen_size_format(over, over_text);
-  pen_size_format(f->tier_bytes[tier], need_text);
+  pen_size_format(need(f, tier), need_text);
   const char *help =
       tier == PEN_TIER_DEVICE
           ? "raise --device-memory, or lower --per-device-train-batch-size or "
@@ -171,9 +177,9 @@ static int no_fit(const struct fitter *f)
             "--per-device-train-batch-size or --max-length, or raise "
             "--host-memory";
   return pen_error_set(PEN_ENOFIT,
-                       "does not fit: buffers need %s (%llu bytes) of %s "
+                       "does not fit: this needs %s (%llu bytes) of %s "
                        "memory, %s (%llu bytes) more than there is; %s",
-                       need_text, (unsigned long long)f->tier_bytes[tier],
+                       need_text, (unsigned long long)need(f, tier),
                        pen_tier_name(tier), over_text,
                        (unsigned long long)over, help);
 }

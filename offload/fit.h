@@ -26,6 +26,7 @@ struct pen_fit_wish {
 struct pen_fit_limits {
   uint64_t device_bytes; /* of the layout's slots; ignored when unified */
   uint64_t host_bytes;
+  uint64_t host_taken_bytes; /* of host_bytes, by what is no slot */
   bool has_nvme;         /* drives were offered */
 };
 

@@ -122,14 +122,10 @@ static void fill_wish(struct pen_fit_wish *wish, const struct pen_workload *w,
     wish->activation_slots = 4;
 }
 
-static uint64_t less(uint64_t bytes, uint64_t taken)
-{
-  return bytes > taken ? bytes - taken : 0;
-}
-
-/* A placement with its layout and plan, in `host` bytes.  The schedule's tables
- * need room too and are known only once there is a placement, so room is set
- * aside for those of the last try until they fit. */
+/* A placement with its layout and plan, in `host` bytes with all that the memory
+ * list has by now.  The schedule's tables need room too and are known only once
+ * there is a placement, so room is set aside for those of the last try until
+ * they fit, or are in the number that is said to be missing. */
 static int fit(struct pen_session *s, const struct pen_fit_wish *wish,
                uint64_t host)
 {
@@ -139,21 +135,24 @@ static int fit(struct pen_session *s, const struct pen_fit_wish *wish,
     struct pen_fit_limits limits = {
         .device_bytes =
             s->machine.device_bytes ? s->machine.device_bytes : PEN_ALL_BYTES,
-        .host_bytes = less(host, tables),
+        .host_bytes = host,
+        .host_taken_bytes = s->memory.total[PEN_TIER_HOST] + tables,
         .has_nvme = s->machine.n_nvme_dirs > 0};
     int fits = pen_fit(w, wish, &limits, &s->placement);
     if (fits < 0 && fits != -PEN_ENOFIT)
       return fits;
     int rc = pen_layout_init(&s->layout, w, &s->placement);
-    if (rc == 0 && fits == 0)
+    if (rc == 0)
       rc = pen_run_plan(w, &s->layout, &s->plan);
-    if (rc < 0 || fits < 0)
-      return rc < 0 ? rc : fits;
-    if (s->layout.tier_bytes[PEN_TIER_HOST] + s->plan.table_bytes <= host ||
-        s->plan.table_bytes <= tables)
-      return 0;
+    if (rc < 0)
+      return rc;
+    if (s->plan.table_bytes <= tables ||
+        (fits == 0 && limits.host_taken_bytes - tables + s->plan.table_bytes +
+                              s->layout.tier_bytes[PEN_TIER_HOST] <= host))
+      return fits;
     tables = s->plan.table_bytes;
     pen_layout_done(&s->layout);
+    pen_error_clear();
   }
 }
 
@@ -174,7 +173,7 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
   pen_memory_add(&s->memory, "timeline", PEN_TIER_HOST, shape->trace_bytes);
   pen_memory_add(&s->memory, "libraries, program, stacks (allowance)",
                  PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
-  int rc = fit(s, &wish, less(host, s->memory.total[PEN_TIER_HOST]));
+  int rc = fit(s, &wish, host);
   if (rc < 0 && rc != -PEN_ENOFIT)
     return rc;
   pen_memory_add_layout(&s->memory, &s->layout);

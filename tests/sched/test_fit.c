@@ -91,6 +91,11 @@ static void test_without_drives_it_says_so(void **state)
   test_fails(pen_fit(&toy.workload, &wish, &limits, &p), PEN_ENOFIT, expected);
   limits.host_bytes = need;
   test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  /* So it is where others take more than all there is. */
+  limits.host_taken_bytes = 2 * need;
+  snprintf(expected, sizeof expected, "(%llu bytes) more than there is",
+           (unsigned long long)limits.host_taken_bytes);
+  test_fails(pen_fit(&toy.workload, &wish, &limits, &p), PEN_ENOFIT, expected);
 }
 
 static void test_a_wish_is_not_moved(void **state)
