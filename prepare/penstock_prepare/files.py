@@ -58,7 +58,10 @@ def read_texts(path, notes):
         if path.is_dir():
             yield from _directory(path, notes)
         else:
-            yield str(path), _decode(path.read_bytes(), path)
+            text = _decode(path.read_bytes(), path)
+            if not text.strip():
+                raise PrepareError(f"{path} has no text: nothing to train on")
+            yield str(path), text
     except OSError as error:
         raise _unreadable(error, path) from None
 
@@ -105,6 +108,8 @@ def _directory(root, notes):
         except PrepareError:
             not_utf8 += 1
             continue
+        if not text:
+            continue  # a byte order mark and no more
         found += 1
         yield path, text
     if not_utf8:

@@ -219,6 +219,11 @@ class Refusals(Case):
 
     def test_bad_text(self):
         self.refuse("not UTF-8 at byte 2", "a.txt", b"ab\xff")
+        for nothing in (b"", b"\xef\xbb\xbf", b" \r\n\n"):  # else the end token alone is trained
+            self.refuse("a.txt has no text", "a.txt", nothing)
+        self.write("marks/a.txt", b"\xef\xbb\xbf")
+        self.refused("no text file", "--tokenizer", self.folder / "model", "-o", self.out,
+                     self.folder / "marks")
         self.refused("cannot read", "--tokenizer", self.folder / "model", "-o", self.out,
                      self.folder / "missing.txt")
         (self.folder / "void").mkdir()
