@@ -86,6 +86,7 @@ void pen_settings_train(const struct pen_config *c,
 {
   pen_settings_model(c, &s->model);
   pen_settings_machine(c, &s->machine);
+  s->data_name = c->data;
   s->output_dir = c->output_dir;
   s->resume = c->resume;
   s->overwrite = c->overwrite;

@@ -74,9 +74,9 @@ static int find_dir(const char *path, char *found)
   }
   if (find_snapshot(path, found))
     return 0;
-  return pen_error_set(-ENOENT, "there is no directory %s; if it is a model of "
-                       "the Hugging Face hub, download it with: hf download %s "
-                       "--local-dir %s", path, path, strchr(path, '/') + 1);
+  return pen_error_set(-ENOENT, "if %s is a model of the Hugging Face hub, "
+                       "'hf download %s --local-dir %s' fetches it; there is no "
+                       "such directory here", path, path, strchr(path, '/') + 1);
 }
 
 static int open_parts(struct pen_model_dir *d,

@@ -68,8 +68,8 @@ static int take_lock(struct pen_rundir *r)
     return pen_error_set(-errno, "cannot open %s", path);
   if (flock(r->lock_fd, LOCK_EX | LOCK_NB) < 0)
     return pen_error_set(-EBUSY,
-                         "%s is in use by another penstock; wait for it or "
-                         "choose another --output-dir",
+                         "%s is in use by another penstock (wait for it, or "
+                         "choose another --output-dir)",
                          r->path);
   return 0;
 }
@@ -217,8 +217,8 @@ int pen_rundir_create(const char *path, bool overwrite,
   if (rc == 0 && pen_rundir_exists(path))
     rc = overwrite ? remove_old_run(&r)
                    : pen_error_set(-EEXIST,
-                                   "%s holds a run; continue it with --resume, "
-                                   "or start over with --overwrite",
+                                   "%s holds a run (--resume goes on with it, "
+                                   "--overwrite starts over)",
                                    path);
   if (rc == 0 && getrandom(r.run_id, sizeof r.run_id, 0) != sizeof r.run_id)
     rc = pen_error_set(-errno, "cannot draw a run id");

@@ -41,6 +41,7 @@ struct pen_train_settings {
   struct pen_machine_settings machine;
 
   const char *data, *eval_data; /* token files; eval_data may be NULL */
+  const char *data_name; /* what the user named and `data` came from */
   const char *chat_template; /* file, for the models that are written; NULL: as
                                 the model has it */
   const char *output_dir;

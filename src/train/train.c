@@ -28,8 +28,8 @@ static int open_rundir(struct pen_trainer *t)
   bool exists = pen_rundir_exists(s->output_dir);
   if (exists && !s->resume && !s->overwrite)
     return pen_error_set(-EEXIST,
-                         "%s holds a run; continue it with --resume, or start "
-                         "over with --overwrite",
+                         "%s holds a run (--resume goes on with it, "
+                         "--overwrite starts over)",
                          s->output_dir);
   if (s->resume && !exists)
     pen_log_info("nothing to resume in %s: starting from the beginning",
@@ -79,7 +79,7 @@ static int settle_numerics(struct pen_trainer *t)
   if (now.data_fingerprint != t->numerics.data_fingerprint)
     return pen_error_set(PEN_EMISMATCH,
                          "--data %s is not the data this run was started with",
-                         t->set.data);
+                         t->set.data_name);
   if (pen_numerics_hash(&now) != pen_numerics_hash(&t->numerics))
     return pen_error_set(PEN_EMISMATCH,
                          "this machine's %s is %s, the run was started with %s "
