@@ -199,7 +199,8 @@ static void test_host_bytes(void **state)
   test_ok(pen_model_create(d.params, &m, d.pool, d.update_pool, &model));
   struct mallinfo2 after = mallinfo2();
   size_t got = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
-  if (got > planned + 8192 || got < planned)
+  /* What malloc keeps at hand for small sizes counts as in use before, too. */
+  if (got > planned + 8192 || got + 8192 < planned)
     fail_msg("%zu bytes allocated, %zu planned", got, planned);
   pen_model_free(&model);
   m.max_tokens = SIZE_MAX / 4;
