@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "src/data/bytes.h"
+#include "src/data/crc32.h"
 #include "src/data/tokens_format.h"
 
 #define READ_CHUNK_TOKENS 4096
@@ -345,11 +346,12 @@ int pen_tokens_borders(const struct pen_tokens *tokens, uint64_t first, size_t n
   return 0;
 }
 
-int pen_tokens_verify(const struct pen_tokens *tokens)
+int pen_tokens_verify(struct pen_tokens *tokens)
 {
   uint32_t ids[READ_CHUNK_TOKENS];
   uint8_t trained[READ_CHUNK_TOKENS];
   uint64_t n_trained = 0;
+  uint32_t crc = 0;
 
   if (tokens->ops->verify) {
     int r = tokens->ops->verify(tokens);
@@ -364,8 +366,11 @@ int pen_tokens_verify(const struct pen_tokens *tokens)
       return r;
     for (size_t i = 0; i < n; i++)
       n_trained += trained[i];
+    crc = pen_crc32(crc, ids, n * sizeof *ids);
     at += n;
   }
+  if (!tokens->info.content_crc)
+    tokens->info.content_crc = crc;
   if (n_trained != tokens->info.n_trained)
     return pen_error_set(PEN_EFORMAT, "%s says that %" PRIu64 " of its tokens are targets, "
                          "but %" PRIu64 " are marked", tokens->path,

@@ -45,7 +45,8 @@ struct pen_tokens_info {
   uint64_t n_trained;  /* tokens that are targets by the file's own count */
   uint64_t file_bytes; /* of all its files */
   uint32_t token_bytes; /* 1, 2 or 4 */
-  uint32_t content_crc; /* of ids and loss flags as the file states it; 0: none */
+  uint32_t content_crc; /* of ids and loss flags as the file states it, else of
+                           the ids once pen_tokens_verify has read them; 0: none */
   uint32_t vocab_size; /* the file's own, 0 where the format has none */
   int64_t bos_id, eos_id, pad_id; /* -1: none or not known */
   bool records;        /* one document is one sample, never cut into several */
@@ -90,8 +91,9 @@ int pen_tokens_read(const struct pen_tokens *tokens, uint64_t begin, size_t n,
 int pen_tokens_borders(const struct pen_tokens *tokens, uint64_t first, size_t n,
                        uint64_t *ret_borders);
 
-/* Reads all of the file: checksums, every id, the count of trained tokens. */
-int pen_tokens_verify(const struct pen_tokens *tokens);
+/* Reads all of the file once: checksums, every id, the count of trained tokens.
+ * Sets content_crc where the format has none. */
+int pen_tokens_verify(struct pen_tokens *tokens);
 
 /* The hash by which token files name a tokenizer: SHA-256 of tokenizer.json in
  * `dir`, or where there is none of vocab.json followed by merges.txt, or where

@@ -40,6 +40,10 @@ int pen_dataset_open(const char *path, const char *model_dir,
       .vocab_size = (uint32_t)config.vocab_size,
       .tokenizer_sha256 = has_hash ? hash : NULL};
   rc = pen_tokens_open(path, &options, &ret_dataset->tokens);
+  /* All of it once, now: a bad id or byte must not end a run in its middle, and
+   * a resumed run must know its data again. */
+  if (rc == 0)
+    rc = pen_tokens_verify(ret_dataset->tokens);
   if (rc == 0)
     rc = pen_sequences_create(ret_dataset->tokens, cut,
                               &ret_dataset->sequences);

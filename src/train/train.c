@@ -241,7 +241,9 @@ static int discard_state(struct pen_trainer *t)
   pen_store_close(&t->store);
   while (rc == 0 && t->rundir.n_stores)
     rc = pen_rundir_remove_store(&t->rundir, t->rundir.stores[0].generation,
-                                 t->session.engine);
+                                 t->session.engine
+                                     ? t->session.engine
+                                     : pen_engine_find("threads"));
   return rc;
 }
 

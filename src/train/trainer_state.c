@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "io/files.h"
 #include "src/train/trainer.h"
 
 /* What a run can go on from. */
@@ -340,6 +341,14 @@ static int resume_from(struct pen_trainer *t, struct source *source,
   return move_state(t, source);
 }
 
+/* Did the run export its model? */
+static bool is_finished(const struct pen_trainer *t)
+{
+  char path[4096];
+  pen_rundir_file(&t->rundir, "model", path);
+  return pen_files_exists(path);
+}
+
 int pen_trainer_attach(struct pen_trainer *t)
 {
   struct opened opened = {0};
@@ -365,6 +374,13 @@ int pen_trainer_attach(struct pen_trainer *t)
     look_in_checkpoints(t, &opened, &source);
     if (source.saved) {
       rc = resume_from(t, &source, &opened);
+    } else if (is_finished(t)) {
+      rc = pen_error_set(-EEXIST,
+                         "%s holds a finished model, whose optimizer state was "
+                         "not kept (--save-steps keeps it): there is nothing "
+                         "to go on from; start over with --overwrite, or from "
+                         "%s/model in another --output-dir",
+                         t->rundir.path, t->rundir.path);
     } else {
       pen_log_info("nothing was committed in %s: starting from the beginning",
                    t->rundir.path);

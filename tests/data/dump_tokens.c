@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "src/data/tokens.h"
 
-static int dump(const struct pen_tokens *tokens)
+static int dump(struct pen_tokens *tokens)
 {
   const struct pen_tokens_info *info = pen_tokens_info(tokens);
   size_t n = (size_t)info->n_tokens, n_borders = (size_t)info->n_docs + 1;
