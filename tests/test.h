@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -57,6 +58,13 @@ __attribute__((weak)) void print_message(const char *const format, ...)
       fail_msg("\"%s\" does not say \"%s\"", pen_error_text(), (part));       \
     pen_error_clear();                                                        \
   } while (0)
+
+/* fork, with nothing waiting to be printed twice. */
+static inline pid_t test_fork(void)
+{
+  fflush(NULL);
+  return fork();
+}
 
 /* PEN_SEED if set, else `standard`; printed, so that a failure can be run
  * again. */

@@ -40,7 +40,12 @@ int pen_verb_train(const struct pen_config *config)
   s.stop = &stop_asked;
   int rc = pen_model_dir_find(config->model, &model);
   s.model.dir = model;
-  snprintf(cache, sizeof cache, "%.3500s/data", config->output_dir);
+  /* A dry run leaves nothing behind, prepared text neither. */
+  snprintf(cache, sizeof cache, config->dry_run ? "/tmp/penstock-plan-XXXXXX"
+                                                : "%.3500s/data",
+           config->output_dir);
+  if (rc == 0 && config->dry_run && !mkdtemp(cache))
+    rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   if (rc == 0)
     rc = pen_settings_tokens(config, config->data, false, model, cache, &data);
   if (rc == 0 && config->eval_data)
@@ -62,6 +67,8 @@ int pen_verb_train(const struct pen_config *config)
   catch_signals();
   if (rc == 0)
     rc = pen_train(&s);
+  if (config->dry_run)
+    pen_settings_drop_cache(cache);
   free(text);
   free(eval_data);
   free(data);

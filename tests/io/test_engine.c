@@ -253,7 +253,7 @@ static void test_kill_at(void **state)
   char told[2];
   assert_int_equal(pipe(ends), 0);
   fflush(stdout);
-  pid_t pid = fork();
+  pid_t pid = test_fork();
   if (pid == 0) {
     struct bench b;
     char *buffer = test_buffer(4096);

@@ -24,7 +24,7 @@ static void in_child(const char *(*body)(void))
   char text[512] = "";
   int ends[2], status;
   assert_int_equal(pipe(ends), 0);
-  pid_t child = fork();
+  pid_t child = test_fork();
   if (child == 0) {
     const char *wrong = body();
     if (wrong && write(ends[1], wrong, strlen(wrong)) < 0)

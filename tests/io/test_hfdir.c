@@ -245,7 +245,7 @@ static void test_killed(void **state)
 {
   for (int moment = 0; moment < 4; moment++) {
     make("kill", &single);
-    pid_t child = fork();
+    pid_t child = test_fork();
     if (child == 0) {
       struct pen_hfdir_writer *w = NULL;
       test_ok(pen_hfdir_create(test_tmp("kill"), &sharded, true, &w));
@@ -278,7 +278,7 @@ static void test_killed_anywhere(void **state)
   uint64_t seed = test_seed(3);
   make("any", &single);
   for (uint64_t round = 0; round < 40; round++) {
-    pid_t child = fork();
+    pid_t child = test_fork();
     if (child == 0)
       for (;;) {
         make("any", &sharded);
@@ -300,7 +300,7 @@ static void test_killed_anywhere(void **state)
 static void test_no_room(void **state)
 {
   make("room", &single);
-  pid_t child = fork();
+  pid_t child = test_fork();
   if (child == 0) {
     struct rlimit limit = {20000, 20000};
     struct pen_hfdir_writer *w = NULL;

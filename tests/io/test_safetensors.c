@@ -265,7 +265,7 @@ static void test_killed(void **state)
   unsigned char bytes[308] = {0};
   struct pen_safetensors_writer *writer = NULL;
   test_write_file(path, "old", 3);
-  pid_t child = fork();
+  pid_t child = test_fork();
   if (child == 0) {
     if (!pen_safetensors_create(path, specs, 1, &writer) &&
         !pen_safetensors_write(writer, 0, 0, bytes, 10))

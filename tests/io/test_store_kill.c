@@ -63,7 +63,7 @@ static void test_kill(void **state)
   unsigned n_committed = 0;
   for (uint64_t i = 0; i < KILLS; i++) {
     fflush(stdout);
-    pid_t pid = fork();
+    pid_t pid = test_fork();
     if (pid == 0)
       child(engine, dir, told);
     /* Every tenth at once, while the store is made or opened. */
