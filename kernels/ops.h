@@ -15,45 +15,8 @@
 
 #include "kernels/elem.h"
 #include "kernels/gemm.h"
+#include "kernels/shapes.h"
 #include "kernels/stream.h"
-
-/* Sums over rows (gradients of norms and biases) are made per chunk of this
- * many rows, then over the chunks in order. */
-#define PEN_OPS_ROW_CHUNK ((size_t)64)
-
-/* fp32 elements of `partials` that such sums need. */
-static inline size_t pen_ops_partials_elems(size_t rows, size_t cols)
-{
-  return (rows + PEN_OPS_ROW_CHUNK - 1) / PEN_OPS_ROW_CHUNK * cols;
-}
-
-/* Vectors inside rows: element (t, h, i) is at t * stride + h * dim + i. */
-struct pen_heads {
-  size_t tokens, heads, dim;
-};
-
-/* Causal attention of packed documents, grouped queries: query head h reads
- * key head h / (heads / kv_heads); token t sees [first_key[t], t]. */
-struct pen_attention {
-  size_t tokens, heads, kv_heads, dim;
-  float scale;               /* of q k^T */
-  const uint32_t *first_key; /* [tokens], ascending: its document's begin */
-  size_t ldq, ldk, ldv;      /* token strides of q, k and v */
-  size_t ldo;                /* of o and its gradient */
-  size_t ldd;                /* of dq, dk and dv */
-};
-
-/* fp32 statistics of the softmax over the vocabulary, [3, tokens]. */
-enum { PEN_XENT_MAX, PEN_XENT_SUM, PEN_XENT_TARGET, PEN_XENT_ROWS };
-
-/* Logits of some tokens and some of the vocabulary: [rows, cols] fp32 at row
- * stride ld; row r is token first_token + r, column c is id first_id + c. */
-struct pen_logits {
-  size_t rows, cols, ld;
-  size_t first_token, first_id;
-  size_t tokens;          /* of the whole micro-batch: stride of the stats */
-  const int32_t *targets; /* [tokens]; negative: no loss */
-};
 
 struct pen_ops {
   const char *backend;
