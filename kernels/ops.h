@@ -58,6 +58,13 @@ struct pen_ops {
                              const float *lse, const void *d_o, float *delta,
                              void *dq, void *dk, void *dv);
 
+  /* Puts k and v of the new tokens into the cache and attends over all of it;
+   * o has the bits that `attention` gives these tokens in the whole document. */
+  void (*attention_cached)(struct pen_stream *s,
+                           const struct pen_attention_cache *a, const void *q,
+                           const void *k, const void *v, void *keys,
+                           void *values, void *o);
+
   /* y [rows, cols] = silu(gate) up; gate and up at row stride ld. */
   void (*swiglu)(struct pen_stream *s, size_t rows, size_t cols,
                  const void *gate, const void *up, size_t ld, void *y);

@@ -32,6 +32,27 @@ struct pen_attention {
   size_t ldd;                /* of dq, dk and dv */
 };
 
+/* Attention of new tokens of one document over all before them, whose keys and
+ * values are in a cache: for each of them `pen_attention_cache_elems` elements,
+ * in an order that is the backend's own. */
+struct pen_attention_cache {
+  size_t tokens, heads, kv_heads, dim;
+  float scale;
+  size_t first;    /* tokens that the cache holds already */
+  size_t capacity; /* tokens it has room for, at least first + tokens */
+  size_t ldq, ldk, ldv, ldo;
+};
+
+/* Tokens of a cache are kept in tiles of this many. */
+#define PEN_OPS_CACHE_TILE ((size_t)64)
+
+static inline size_t pen_attention_cache_elems(size_t capacity,
+                                               size_t kv_heads, size_t dim)
+{
+  return (capacity + PEN_OPS_CACHE_TILE - 1) / PEN_OPS_CACHE_TILE *
+         PEN_OPS_CACHE_TILE * kv_heads * dim;
+}
+
 /* fp32 statistics of the softmax over the vocabulary, [3, tokens]. */
 enum { PEN_XENT_MAX, PEN_XENT_SUM, PEN_XENT_TARGET, PEN_XENT_ROWS };
 

@@ -37,6 +37,7 @@ typedef float elem_t;
 #define pen_cpu_rope PEN_CPU_NAME(pen_cpu_rope)
 #define pen_cpu_attention PEN_CPU_NAME(pen_cpu_attention)
 #define pen_cpu_attention_backward PEN_CPU_NAME(pen_cpu_attention_backward)
+#define pen_cpu_attention_cached PEN_CPU_NAME(pen_cpu_attention_cached)
 #define pen_cpu_swiglu PEN_CPU_NAME(pen_cpu_swiglu)
 #define pen_cpu_swiglu_backward PEN_CPU_NAME(pen_cpu_swiglu_backward)
 #define pen_cpu_embed PEN_CPU_NAME(pen_cpu_embed)
@@ -74,6 +75,10 @@ void pen_cpu_attention_backward(struct pen_stream *s,
                                 const void *k, const void *v, const void *o,
                                 const float *lse, const void *d_o,
                                 float *delta, void *dq, void *dk, void *dv);
+void pen_cpu_attention_cached(struct pen_stream *s,
+                              const struct pen_attention_cache *a,
+                              const void *q, const void *k, const void *v,
+                              void *keys, void *values, void *o);
 void pen_cpu_swiglu(struct pen_stream *s, size_t rows, size_t cols,
                     const void *gate, const void *up, size_t ld, void *y);
 void pen_cpu_swiglu_backward(struct pen_stream *s, size_t rows, size_t cols,

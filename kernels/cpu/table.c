@@ -13,6 +13,7 @@ const struct pen_cpu_table PEN_CPU_NAME(pen_cpu_table) = {
             .rope = pen_cpu_rope,
             .attention = pen_cpu_attention,
             .attention_backward = pen_cpu_attention_backward,
+            .attention_cached = pen_cpu_attention_cached,
             .swiglu = pen_cpu_swiglu,
             .swiglu_backward = pen_cpu_swiglu_backward,
             .embed = pen_cpu_embed,

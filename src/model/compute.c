@@ -43,6 +43,19 @@ static int scatter(void *ctx, size_t block, size_t micro, const void *d,
 
 /* ---- body ---- */
 
+/* A layer's part of the cache, where the micro-batch uses it. */
+static struct pen_layer_cache layer_cache(struct pen_model *m, size_t block,
+                                          const struct pen_compute_micro *b)
+{
+  if (!b->cached)
+    return (struct pen_layer_cache){.keys = NULL};
+  char *keys = m->cache + 2 * info_of(m, block)->layer * m->cache_bytes;
+  return (struct pen_layer_cache){.keys = keys,
+                                  .values = keys + m->cache_bytes,
+                                  .first = b->positions[0],
+                                  .capacity = m->options.cache_tokens};
+}
+
 static struct pen_layer_call layer_call(struct pen_model *m, size_t block,
                                         size_t micro, const void *w,
                                         void *work)
@@ -52,7 +65,8 @@ static struct pen_layer_call layer_call(struct pen_model *m, size_t block,
       .layer = &m->layer, .ops = m->ops, .stream = &m->stream,
       .role_offset = info_of(m, block)->role_offset, .tokens = b->tokens,
       .positions = b->positions, .first_key = b->first_key,
-      .cosines = m->cosines, .sines = m->sines, .w = w, .work = work};
+      .cosines = m->cosines, .sines = m->sines,
+      .cache = layer_cache(m, block, b), .w = w, .work = work};
   return c;
 }
 

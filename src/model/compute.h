@@ -14,6 +14,7 @@ struct pen_compute_micro {
   uint32_t *ids, *positions, *first_key; /* [max_tokens] */
   int32_t *targets;                      /* [max_tokens] */
   uint32_t *logit_rows;                  /* [max_logit_rows] */
+  bool cached;
 };
 
 struct pen_model {
@@ -25,7 +26,9 @@ struct pen_model {
   struct pen_layer layer;
   struct pen_stream stream;        /* compute lane */
   struct pen_stream update_stream; /* update lane; no scratch, no products */
-  float *cosines, *sines;          /* [max_tokens, head_dim / 2] */
+  float *cosines, *sines;          /* [max_positions, head_dim / 2] */
+  char *cache;        /* per layer keys, then values; NULL: none */
+  size_t cache_bytes; /* of one of these */
   struct pen_compute_micro *micros; /* [max_micros] */
   void *memory;                    /* all arrays above */
 };

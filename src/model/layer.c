@@ -177,6 +177,28 @@ static void rotate(const struct pen_layer_call *c, void *qk, size_t ld,
                inverse);
 }
 
+/* o = attention(q, k, v), of the document so far where there is a cache. */
+static void attend(const struct pen_layer_call *c, const void *qk,
+                   const void *v, void *saved)
+{
+  const struct pen_layer *l = c->layer;
+  struct pen_attention shape = attention_shape(c);
+  const void *k = column(c, qk, l->heads * l->head_dim);
+  void *o = saved_at(c, saved, PEN_SAVED_O);
+  if (!c->cache.keys) {
+    c->ops->attention(c->stream, &shape, qk, k, v, o,
+                      saved_at(c, saved, PEN_SAVED_LSE));
+    return;
+  }
+  struct pen_attention_cache cached = {
+      .tokens = c->tokens, .heads = l->heads, .kv_heads = l->kv_heads,
+      .dim = l->head_dim, .scale = shape.scale, .first = c->cache.first,
+      .capacity = c->cache.capacity, .ldq = shape.ldq, .ldk = shape.ldk,
+      .ldv = shape.ldv, .ldo = shape.ldo};
+  c->ops->attention_cached(c->stream, &cached, qk, k, v, c->cache.keys,
+                           c->cache.values, o);
+}
+
 /* ---- the layer ---- */
 
 /* h = x + W_o attention(rope(W_qkv norm(x))) */
@@ -188,19 +210,14 @@ static void attention_half(const struct pen_layer_call *c, const void *x,
   void *projected = work_at(c, PEN_WORK_PRODUCT);
   void *qkv = saved_at(c, saved, PEN_SAVED_QKV);
   void *qk = rotated_qk(c, saved);
-  void *o = saved_at(c, saved, PEN_SAVED_O);
-  struct pen_attention shape = attention_shape(c);
 
   norm(c, PEN_ROLE_ATTN_NORM, x, normed);
   linear(c, &l->qkv, normed, qkv);
   if (l->qk_norm)
     norm_qk(c, saved);
-  rotate(c, qk, shape.ldq, false);
-  c->ops->attention(c->stream, &shape, qk,
-                    column(c, qk, l->heads * l->head_dim),
-                    column(c, qkv, l->qk_width), o,
-                    saved_at(c, saved, PEN_SAVED_LSE));
-  linear(c, &l->o, o, projected);
+  rotate(c, qk, attention_shape(c).ldq, false);
+  attend(c, qk, column(c, qkv, l->qk_width), saved);
+  linear(c, &l->o, saved_at(c, saved, PEN_SAVED_O), projected);
   c->ops->add(c->stream, c->tokens * l->hidden, x, projected,
               saved_at(c, saved, PEN_SAVED_H));
 }

@@ -70,6 +70,12 @@ struct pen_layer {
   size_t work_bytes;  /* the saved buffers too, for recompute */
 };
 
+/* A layer's cache of one document's keys and values; keys NULL: none. */
+struct pen_layer_cache {
+  void *keys, *values;
+  size_t first, capacity; /* as in struct pen_attention_cache */
+};
+
 /* One call: whose weights, which tokens, where. */
 struct pen_layer_call {
   const struct pen_layer *layer;
@@ -79,6 +85,7 @@ struct pen_layer_call {
   size_t tokens;             /* T <= max_tokens */
   const uint32_t *positions, *first_key; /* [T] */
   const float *cosines, *sines;          /* rope.h */
+  struct pen_layer_cache cache;          /* forward only */
   const void *w;                         /* the block's weights */
   void *work;                            /* work_bytes */
 };

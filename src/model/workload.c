@@ -42,11 +42,33 @@ static void *carve(struct carver *c, size_t count, size_t each)
   return c->base ? c->base + begin : NULL;
 }
 
+static size_t n_positions(const struct pen_model_options *o)
+{
+  return o->max_positions ? o->max_positions : o->max_tokens;
+}
+
+/* Bytes of a layer's keys, and of its values. */
+static size_t layer_cache_bytes(const struct pen_params *params,
+                                const struct pen_model_options *o)
+{
+  const struct pen_model_config *c = &params->config;
+  return pen_attention_cache_elems(o->cache_tokens, c->n_kv_heads,
+                                   c->head_dim) *
+         pen_elem_bytes(o->elem);
+}
+
+size_t pen_model_cache_bytes(const struct pen_params *params,
+                             const struct pen_model_options *options)
+{
+  return 2 * params->config.n_layers * layer_cache_bytes(params, options);
+}
+
 static void lay_out(struct pen_model *m, const struct pen_params *params,
                     size_t n_threads, struct carver *c)
 {
   const struct pen_model_options *o = &m->options;
   size_t half = params->config.head_dim / 2, tokens = o->max_tokens;
+  size_t positions = n_positions(o);
   struct pen_compute_micro *micros =
       carve(c, o->max_micros, sizeof *m->micros);
   m->micros = micros;
@@ -61,11 +83,12 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
       micros[i] = b;
   }
   size_t table = 0;
-  if (!pen_size_mul(tokens, half, &table))
+  if (!pen_size_mul(positions, half, &table))
     c->overflow = true;
   m->cosines = carve(c, table, sizeof *m->cosines);
   m->sines = carve(c, table, sizeof *m->sines);
   m->stream.scratch = carve(c, n_threads, PEN_STREAM_SCRATCH_BYTES);
+  m->cache = carve(c, 1, pen_model_cache_bytes(params, o));
 }
 
 static int count_bytes(const struct pen_params *params,
@@ -155,8 +178,9 @@ static int make(struct pen_model *m, struct pen_pool *pool,
                          bytes);
   struct carver c = {m->memory, 0, false};
   lay_out(m, m->params, n_threads, &c);
-  pen_rope_fill(&config->rope, config->head_dim, o->max_tokens, m->cosines,
+  pen_rope_fill(&config->rope, config->head_dim, n_positions(o), m->cosines,
                 m->sines);
+  m->cache_bytes = layer_cache_bytes(m->params, o);
   m->stream.pool = pool;
   m->stream.isa = o->isa;
   m->update_stream = (struct pen_stream){.pool = update_pool, .isa = o->isa};
@@ -225,10 +249,10 @@ static int check_tokens(const struct pen_model *m,
                            "token %zu has id %" PRIu32 " and target %" PRId64
                            ", but the vocabulary has %zu",
                            t, batch->ids[t], target, vocab);
-    if (batch->positions[t] >= m->options.max_tokens)
+    if (batch->positions[t] >= n_positions(&m->options))
       return pen_error_set(PEN_EMISMATCH,
                            "token %zu is at position %" PRIu32 " of %zu", t,
-                           batch->positions[t], m->options.max_tokens);
+                           batch->positions[t], n_positions(&m->options));
   }
   return 0;
 }
@@ -243,6 +267,20 @@ static int check_documents(const struct pen_model_micro *batch)
     return pen_error_set(PEN_EMISMATCH,
                          "%zu documents do not tile %zu tokens in order",
                          batch->n_docs, batch->n_tokens);
+  return 0;
+}
+
+static int check_cached(const struct pen_model *m,
+                        const struct pen_model_micro *batch)
+{
+  size_t first = batch->positions[0], n = batch->n_tokens;
+  bool good = batch->n_docs == 1 && first + n <= m->options.cache_tokens;
+  for (size_t t = 0; good && t < n; t++)
+    good = batch->positions[t] == first + t;
+  if (!good)
+    return pen_error_set(PEN_EMISMATCH,
+                         "%zu tokens from position %zu on cannot join a cache "
+                         "of %zu", n, first, m->options.cache_tokens);
   return 0;
 }
 
@@ -277,11 +315,14 @@ int pen_model_set_micro(struct pen_model *model, size_t micro,
   int r = check_tokens(model, batch);
   if (!r)
     r = check_documents(batch);
+  if (!r && batch->cached)
+    r = check_cached(model, batch);
   if (!r)
     r = choose_rows(model, b, batch, logits);
   if (r)
     return r;
   b->tokens = n;
+  b->cached = batch->cached;
   memcpy(b->ids, batch->ids, n * sizeof *b->ids);
   memcpy(b->positions, batch->positions, n * sizeof *b->positions);
   for (size_t t = 0; t < n; t++)

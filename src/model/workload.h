@@ -17,8 +17,9 @@ struct pen_model_options {
   enum pen_elem elem; /* weights and activations */
   const char *gemm;   /* product library (kernels/gemm.h); "auto" */
   enum pen_isa isa;   /* from pen_isa_choose */
-  size_t max_tokens;  /* of a micro-batch; also one more than the greatest
-                         position */
+  size_t max_tokens;  /* of a micro-batch */
+  size_t max_positions; /* one more than the greatest position; 0: max_tokens */
+  size_t cache_tokens;  /* room for keys and values of one document; 0: none */
   size_t max_micros;  /* of a step */
   size_t max_logit_rows; /* of a micro-batch; 0: logits are never asked for */
 };
@@ -34,6 +35,8 @@ struct pen_model_micro {
   const int32_t *targets;    /* [T]; negative: no loss.  NULL: none at all */
   size_t n_docs;
   const uint32_t *doc_begin; /* [n_docs + 1]: 0, ..., T; ascending */
+  bool cached; /* one document, which goes on from positions[0] tokens whose
+                  keys and values are in the cache; these join them there */
 };
 
 enum pen_model_logits {
@@ -47,6 +50,10 @@ enum pen_model_logits {
 int pen_model_host_bytes(const struct pen_params *params,
                          const struct pen_model_options *options,
                          size_t n_threads, size_t *ret_bytes);
+
+/* Of these the bytes of the cache of keys and values. */
+size_t pen_model_cache_bytes(const struct pen_params *params,
+                             const struct pen_model_options *options);
 
 /* Makes the model and opens its product library (which may load a shared
  * library: call it before other threads work).  Sets saved_bytes of the

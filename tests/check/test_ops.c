@@ -52,6 +52,58 @@ static void test_threads(void **state)
   each(level, PEN_ELEM_BF16, 3);
 }
 
+/* A document in one piece, and token by token or in pieces over a cache. */
+static void cached_is_attention(enum pen_elem elem, size_t heads,
+                                size_t kv_heads, size_t dim, size_t piece)
+{
+  enum { N = 150 };
+  uint32_t first_key[N];
+  struct trial t;
+  const size_t lengths[] = {N, 0};
+  trial_begin(&t, level, elem, &pen_gemm_reference, 2, seed);
+  trial_documents(lengths, first_key);
+  size_t e = pen_elem_bytes(elem), ld = (heads + 2 * kv_heads) * dim;
+  size_t ldo = heads * dim, n;
+  const char *q = trial_in(&t, N * ld, -3, 3);
+  const char *k = q + heads * dim * e, *v = k + kv_heads * dim * e;
+  char *whole = trial_out(&t, N * ldo), *pieces = trial_out(&t, N * ldo);
+  size_t cached = pen_attention_cache_elems(N, kv_heads, dim);
+  void *keys = trial_out(&t, cached), *values = trial_out(&t, cached);
+  struct pen_attention a = {
+      .tokens = N, .heads = heads, .kv_heads = kv_heads, .dim = dim,
+      .scale = 0.3f, .first_key = first_key, .ldq = ld, .ldk = ld, .ldv = ld,
+      .ldo = ldo};
+  t.ops->attention(&t.stream, &a, q, k, v, whole,
+                   trial_work_f32(&t, heads * N));
+  for (size_t at = 0; at < N; at += n) {
+    n = piece < N - at ? piece : N - at;
+    struct pen_attention_cache c = {
+        .tokens = n, .heads = heads, .kv_heads = kv_heads, .dim = dim,
+        .scale = 0.3f, .first = at, .capacity = N, .ldq = ld, .ldk = ld,
+        .ldv = ld, .ldo = ldo};
+    t.ops->attention_cached(&t.stream, &c, q + at * ld * e, k + at * ld * e,
+                            v + at * ld * e, keys, values,
+                            pieces + at * ldo * e);
+  }
+  for (size_t i = 0; i < N * ldo; i++)
+    if (memcmp(whole + i * e, pieces + i * e, e) != 0)
+      fail_msg("%zu:%zu heads of %zu in %s, pieces of %zu: element %zu is "
+               "%.9g, not %.9g", heads, kv_heads, dim, pen_elem_name(elem),
+               piece, i, (double)trial_get(&t, pieces, i),
+               (double)trial_get(&t, whole, i));
+  trial_end(&t);
+}
+
+static void test_cached_attention(void **state)
+{
+  for (enum pen_elem elem = PEN_ELEM_BF16; elem <= PEN_ELEM_F32; elem++) {
+    cached_is_attention(elem, 4, 2, 16, 1);
+    cached_is_attention(elem, 6, 2, 14, 33);
+    cached_is_attention(elem, 2, 1, 80, 64);
+    cached_is_attention(elem, 70, 1, 8, 150);
+  }
+}
+
 static void test_shapes_refused(void **state)
 {
   test_ok(pen_ops_check_shape(8, 4, 128));
@@ -68,6 +120,7 @@ int main(void)
       cmocka_unit_test(test_fp32),
       cmocka_unit_test(test_bf16),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_cached_attention),
       cmocka_unit_test(test_shapes_refused),
   };
   return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

@@ -102,6 +102,29 @@ static void run_attention_backward(struct trial *t, size_t variant)
                              trial_work_f32(t, a.heads * a.tokens), dq, dk, dv);
 }
 
+/* The tokens of a document, some at a time: as many as one, and the rest. */
+static void run_attention_cached(struct trial *t, size_t variant)
+{
+  uint32_t first_key[512];
+  struct pen_attention a = attention_of(variant, first_key);
+  const char *q = trial_in(t, a.tokens * a.ldq, -3, 3);
+  size_t e = pen_elem_bytes(t->ops->elem), n;
+  const char *k = q + a.heads * a.dim * e, *v = k + a.kv_heads * a.dim * e;
+  size_t cached = pen_attention_cache_elems(a.tokens, a.kv_heads, a.dim);
+  void *keys = trial_out(t, cached), *values = trial_out(t, cached);
+  char *o = trial_out(t, a.tokens * a.ldo);
+  for (size_t at = 0; at < a.tokens; at += n) {
+    n = at % 3 ? (a.tokens - at + 1) / 2 : 1;
+    struct pen_attention_cache c = {
+        .tokens = n, .heads = a.heads, .kv_heads = a.kv_heads, .dim = a.dim,
+        .scale = a.scale, .first = at, .capacity = a.tokens, .ldq = a.ldq,
+        .ldk = a.ldk, .ldv = a.ldv, .ldo = a.ldo};
+    t->ops->attention_cached(&t->stream, &c, q + at * a.ldq * e,
+                             k + at * a.ldk * e, v + at * a.ldv * e, keys,
+                             values, o + at * a.ldo * e);
+  }
+}
+
 /* rows, cols */
 static const size_t row_shapes[][2] = {{1, 1}, {5, 17}, {200, 48}, {67, 1000}};
 
@@ -241,6 +264,7 @@ const struct trial_case trial_cases[] = {
     {"rope", run_rope, 10},
     {"attention", run_attention, N_ATTENTION},
     {"attention_backward", run_attention_backward, N_ATTENTION},
+    {"attention_cached", run_attention_cached, N_ATTENTION},
     {"swiglu", run_swiglu, 4},
     {"swiglu_backward", run_swiglu_backward, 4},
     {"embed", run_embed, 4},

@@ -57,6 +57,8 @@ void driver_open(struct driver *d, const char *path,
   struct pen_model_options m = {
       .elem = options->elem, .gemm = options->gemm,
       .max_tokens = options->max_tokens, .max_micros = options->max_micros,
+      .cache_tokens = options->cache_tokens,
+      .max_positions = options->cache_tokens,
       .max_logit_rows = options->logits ? options->max_tokens : 0};
   test_ok(pen_isa_choose(NULL, &m.isa));
   test_ok(pen_model_create(d->params, &m, d->pool, d->update_pool, &d->model));
@@ -98,6 +100,20 @@ void driver_set(struct driver *d, size_t micro, size_t n_docs,
                               .positions = positions, .targets = targets,
                               .n_docs = n_docs, .doc_begin = doc_begin};
   test_ok(pen_model_set_micro(d->model, micro, &m, d->options.logits));
+  free(positions);
+}
+
+void driver_set_cached(struct driver *d, size_t first, size_t n,
+                       const uint32_t *ids)
+{
+  uint32_t doc_begin[] = {0, (uint32_t)n};
+  uint32_t *positions = buffer(n * sizeof *positions);
+  for (size_t t = 0; t < n; t++)
+    positions[t] = (uint32_t)(first + t);
+  struct pen_model_micro m = {.n_tokens = n, .ids = ids,
+                              .positions = positions, .n_docs = 1,
+                              .doc_begin = doc_begin, .cached = true};
+  test_ok(pen_model_set_micro(d->model, 0, &m, d->options.logits));
   free(positions);
 }
 

@@ -14,6 +14,7 @@ struct driver_options {
   size_t n_threads;
   size_t head_rows;
   size_t max_tokens, max_micros;
+  size_t cache_tokens;
   bool recompute;
   enum pen_model_logits logits;
   size_t random_rows; /* not 0: random weights instead of the directory's, and
@@ -50,5 +51,9 @@ double driver_forward(struct driver *d, size_t micro);
 void driver_set(struct driver *d, size_t micro, size_t n_docs,
                 const uint32_t *doc_begin, const uint32_t *ids,
                 const int32_t *targets);
+
+/* Sets micro 0 to n ids of one document that go on from `first` cached ones. */
+void driver_set_cached(struct driver *d, size_t first, size_t n,
+                       const uint32_t *ids);
 
 #endif

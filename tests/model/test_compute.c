@@ -151,7 +151,7 @@ static void test_batches_refused(void **state)
   int32_t targets[MAX_TOKENS + 1] = {0};
   uint32_t begin[] = {0, 3, 8}, short_begin[] = {0, 3, 7};
   uint32_t empty_begin[] = {0, 0, 8};
-  struct pen_model_micro m = {8, ids, positions, targets, 2, begin};
+  struct pen_model_micro m = {8, ids, positions, targets, 2, begin, false};
   open_llama(&d, &o);
   test_ok(pen_model_set_micro(d.model, 1, &m, PEN_LOGITS_NONE));
   test_fails(pen_model_set_micro(d.model, 2, &m, PEN_LOGITS_NONE),
