@@ -1,122 +1,110 @@
-/* bench_adamw.c: AdamW's speed on arrays far larger than the caches, beside
- * the memory's in-place speed measured in turn with it.
+/* bench_adamw.c: AdamW on arrays far larger than the caches, in turn with the
+ * same streams without arithmetic.
  *
- *   bench_adamw [ELEMS [THREADS]]      PEN_ISA picks the level
- *
- * Bytes an element: p, m, v read and written (24), bf16 gradient read and bf16
- * weight written past the cache (4). */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
+ * "arrays": the kernel, p, m and v each an array of its own.  "tiles": as a run
+ * updates, by pen_update_tile, tile after tile, each p, m and v together.
+ * Disadvantage: the two lie in memory of their own, so it takes twice the
+ * state. */
+#include "bench/arguments.h"
+#include "bench/report.h"
+#include "bench/streams.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/pool.h"
-#include "base/thread.h"
-#include "kernels/adamw.h"
+#include "offload/update.h"
 #include "src/bench/bench.h"
 
-#define REPEATS 15
-#define BYTES_PER_ELEM 28
-
-struct job {
-  enum pen_isa isa;
-  struct pen_adamw_params params;
-  size_t n;
-  float *p, *m, *v;
-  uint16_t *grad, *weight;
+struct tiles {
+  size_t n, elems; /* of a tile */
+  struct pen_block block; /* holds all tiles, all decayed */
+  struct pen_block_range range;
+  float *state; /* [n, 3, elems] */
 };
 
-static void update_range(void *ctx, size_t item, size_t worker)
+static double rates[3][PEN_REPORT_RUNS_MAX]; /* roof, arrays, tiles */
+
+static void init_tiles(const struct pen_arguments *a, size_t n_elements,
+                       struct tiles *t)
 {
-  const struct job *job = ctx;
-  size_t at = item * PEN_BENCH_RANGE_ELEMS;
-  size_t count = job->n - at < PEN_BENCH_RANGE_ELEMS ? job->n - at
-                                                : PEN_BENCH_RANGE_ELEMS;
-  pen_adamw_update_bf16(job->isa, &job->params, true, count, job->p + at,
-                        job->m + at, job->v + at, job->grad + at,
-                        job->weight + at);
+  *t = (struct tiles){.elems = a->tile_size < n_elements ? a->tile_size
+                                                         : n_elements};
+  t->n = n_elements / t->elems;
+  t->range = (struct pen_block_range){0, t->n * t->elems, true};
+  t->block = (struct pen_block){.name = "all", .elems = t->n * t->elems,
+                                .ranges = &t->range, .n_ranges = 1};
+  if (pen_bench_map(t->n * t->elems * 3 * sizeof(float), (void **)&t->state) < 0)
+    pen_report_fail();
 }
 
-static double update_all(struct pen_pool *pool, struct job *job)
+static double update_tiles(struct pen_pool *pool, const struct tiles *t,
+                           const struct pen_bench_adamw *job)
 {
-  size_t items = (job->n + PEN_BENCH_RANGE_ELEMS - 1) / PEN_BENCH_RANGE_ELEMS;
-  uint64_t begin = pen_clock_ns();
-  pen_pool_run(pool, items, update_range, job);
-  return (double)(pen_clock_ns() - begin) * 1e-9;
-}
-
-/* Touched pages, huge where the system gives them, and some to spare: arrays
- * that lie a large power of two apart fall on the same banks of memory, and
- * the plain pass drops to a tenth. */
-static void *map_filled(size_t bytes, int byte)
-{
-  const size_t spare = 17 * 4096;
-  void *map = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) {
-    fprintf(stderr, "cannot map %zu bytes; ask for fewer elements\n", bytes);
-    exit(1);
+  uint64_t begin_ns = pen_clock_ns();
+  for (size_t i = 0; i < t->n; i++) {
+    struct pen_tile tile = {.begin = i * t->elems, .elems = t->elems};
+    pen_update_tile(pool, job->isa, &job->params, &t->block, &tile,
+                    sizeof(uint16_t), t->state + i * 3 * t->elems,
+                    job->grad + tile.begin, job->weight + tile.begin);
   }
-  madvise(map, bytes, MADV_HUGEPAGE);
-  return memset(map, byte, bytes);
+  return (double)(pen_clock_ns() - begin_ns) * 1e-9;
 }
 
-static int by_value(const void *a, const void *b)
+static void measure(const struct pen_arguments *a, struct pen_pool *pool,
+                    const struct pen_streams *s, struct pen_bench_adamw *job,
+                    const struct tiles *t)
 {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
+  const struct pen_streams_row *roof = pen_streams_row(PEN_STREAMS_ADAMW);
+  for (size_t i = 0; i <= a->repeats; i++) {
+    size_t at = i ? i - 1 : 0; /* the first does not count */
+    rates[0][at] = (double)s->n / pen_streams_run(s, roof, a->threads);
+    rates[1][at] = (double)job->n / pen_bench_adamw_pass(pool, job);
+    rates[2][at] = (double)t->range.end / update_tiles(pool, t, job);
+  }
 }
 
-static void print(const char *what, double *seconds, double bytes,
-                  double *ret_median)
+static void report_all(struct pen_report *report, const struct pen_arguments *a,
+                       const struct pen_bench_adamw *job, const struct tiles *t)
 {
-  qsort(seconds, REPEATS, sizeof *seconds, by_value);
-  *ret_median = bytes / seconds[REPEATS / 2] * 1e-9;
-  printf("%-28s %6.1f GB/s (%.1f to %.1f in %d runs)\n", what, *ret_median,
-         bytes / seconds[REPEATS - 1] * 1e-9, bytes / seconds[0] * 1e-9,
-         REPEATS);
+  static const char *const names[] = {"roof_memory.adamw", "bench_adamw.arrays",
+                                      "bench_adamw.tiles"};
+  struct pen_report_series series[3];
+  for (int i = 0; i < 3; i++)
+    series[i] = (struct pen_report_series){names[i], "parameters/s", rates[i],
+                                           a->repeats};
+  for (int i = 0; i < 3; i++) {
+    pen_report_begin(report, names[i]);
+    pen_json_put_u64(&report->writer, "elements", i == 2 ? t->range.end : job->n);
+    pen_json_put_u64(&report->writer, "threads", a->threads);
+    if (i > 0)
+      pen_json_put_string(&report->writer, "isa", pen_isa_name(job->isa));
+    if (i == 2)
+      pen_json_put_u64(&report->writer, "tile_elements", t->elems);
+    pen_report_end(report, &series[i], i ? &series[0] : NULL);
+  }
 }
 
 int main(int argc, char **argv)
 {
-  struct job job = {.n = argc > 1 ? strtoull(argv[1], NULL, 0) : 64u << 20};
-  size_t threads = argc > 2 ? strtoull(argv[2], NULL, 0)
-                            : pen_thread_usable_cpus();
-  const struct pen_adamw_hyper hyper = {1e-3, 0.9, 0.999, 1e-8, 0.01};
+  struct pen_arguments a;
+  struct pen_report report;
+  struct pen_streams s;
+  struct pen_bench_adamw job;
   struct pen_pool *pool = NULL;
-  if (job.n == 0 || threads == 0) {
-    fprintf(stderr, "usage: bench_adamw [ELEMS [THREADS]]\n");
-    return 2;
-  }
-  if (pen_isa_choose(NULL, &job.isa) < 0 ||
-      pen_adamw_params_init(&hyper, 10, 1, &job.params) < 0 ||
-      pen_pool_create(threads, "bench", &pool) < 0) {
-    fprintf(stderr, "%s\n", pen_error_text());
-    return 1;
-  }
-  job.p = map_filled(job.n * 4, 0x3c); /* 0.0115 */
-  job.m = map_filled(job.n * 4, 0x3c);
-  job.v = map_filled(job.n * 4, 0x3c);
-  job.grad = map_filled(job.n * 2, 0x3c);
-  job.weight = map_filled(job.n * 2, 0);
-
-  double roof[REPEATS], ours[REPEATS], roof_rate, our_rate;
-  pen_bench_update_pass(pool, job.n, job.p, job.m, job.v);
-  update_all(pool, &job);
-  for (int i = 0; i < REPEATS; i++) {
-    roof[i] = pen_bench_update_pass(pool, job.n, job.p, job.m, job.v);
-    ours[i] = update_all(pool, &job);
-  }
-  printf("%zu elements, %zu threads, %s\n", job.n, threads,
-         pen_isa_name(job.isa));
-  print("in-place update of 3 arrays", roof, 24.0 * (double)job.n, &roof_rate);
-  print("AdamW, bf16 weights", ours, (double)BYTES_PER_ELEM * (double)job.n,
-        &our_rate);
-  printf("AdamW: %.2f G elements/s, %.0f %% of the memory's speed\n",
-         our_rate / BYTES_PER_ELEM, 100 * our_rate / roof_rate);
+  struct tiles tiles;
+  enum pen_isa isa;
+  pen_arguments_parse(PEN_BENCH_ADAMW, argc, argv, &a);
+  pen_report_init(&report, argc, argv);
+  if (pen_isa_choose(NULL, &isa) < 0 || pen_bench_adamw_init(isa, &job) < 0 ||
+      pen_pool_create(a.threads, "bench", &pool) < 0)
+    pen_report_fail();
+  pen_streams_init(&s, a.elements);
+  job.n = s.n, job.p = s.p, job.m = s.m, job.v = s.v;
+  job.grad = s.grad, job.weight = s.weight;
+  init_tiles(&a, s.n, &tiles);
+  measure(&a, pool, &s, &job, &tiles);
+  report_all(&report, &a, &job, &tiles);
+  pen_bench_unmap((void **)&tiles.state, tiles.range.end * 3 * sizeof(float));
   pen_pool_free(&pool);
+  pen_streams_done(&s);
+  pen_arguments_done(&a);
   return 0;
 }

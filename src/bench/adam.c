@@ -5,44 +5,44 @@
  * weight written past the cache (4).  Disadvantage: one element pattern. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "kernels/adamw.h"
 #include "src/bench/bench.h"
 
 #define BYTES_PER_ELEM 28
 #define CACHED_ELEMS ((size_t)8192) /* 224 KiB: within a core's own cache */
 #define CACHED_PASSES 2000
 
-struct job {
-  enum pen_isa isa;
-  struct pen_adamw_params params;
-  size_t n, range;
-  float *p, *m, *v;
-  uint16_t *grad, *weight;
-};
-
 static void update_range(void *ctx, size_t item, size_t worker)
 {
-  const struct job *job = ctx;
-  size_t at = item * job->range;
-  size_t count = job->n - at < job->range ? job->n - at : job->range;
+  const struct pen_bench_adamw *job = ctx;
+  size_t at = item * PEN_BENCH_RANGE_ELEMS;
+  size_t count = job->n - at < PEN_BENCH_RANGE_ELEMS ? job->n - at
+                                                     : PEN_BENCH_RANGE_ELEMS;
   (void)worker;
   pen_adamw_update_bf16(job->isa, &job->params, true, count, job->p + at,
                         job->m + at, job->v + at, job->grad + at,
                         job->weight + at);
 }
 
-static double update_all(struct pen_pool *pool, struct job *job)
+double pen_bench_adamw_pass(struct pen_pool *pool, struct pen_bench_adamw *job)
 {
+  size_t items = (job->n + PEN_BENCH_RANGE_ELEMS - 1) / PEN_BENCH_RANGE_ELEMS;
   uint64_t begin = pen_clock_ns();
-  pen_pool_run(pool, (job->n + job->range - 1) / job->range, update_range, job);
+  pen_pool_run(pool, items, update_range, job);
   return (double)(pen_clock_ns() - begin) * 1e-9;
 }
 
-/* One core, the same elements again and again. */
-static double update_cached(const struct job *job)
+int pen_bench_adamw_init(enum pen_isa isa, struct pen_bench_adamw *job)
 {
-  struct job small = *job;
-  small.n = small.range = CACHED_ELEMS < job->n ? CACHED_ELEMS : job->n;
+  static const struct pen_adamw_hyper hyper = {1e-3, 0.9, 0.999, 1e-8, 0.01};
+  job->isa = isa;
+  return pen_adamw_params_init(&hyper, 10, 1, &job->params);
+}
+
+/* One core, the same elements again and again. */
+static double update_cached(const struct pen_bench_adamw *job)
+{
+  struct pen_bench_adamw small = *job;
+  small.n = CACHED_ELEMS < job->n ? CACHED_ELEMS : job->n;
   uint64_t begin = pen_clock_ns();
   for (int i = 0; i < CACHED_PASSES; i++)
     update_range(&small, 0, 0);
@@ -51,16 +51,16 @@ static double update_cached(const struct job *job)
 }
 
 static void measure(const struct pen_bench_options *o, struct pen_pool *pool,
-                    struct job *job, struct pen_bench_table *table,
+                    struct pen_bench_adamw *job, struct pen_bench_table *table,
                     struct pen_machine *machine)
 {
   double roof[PEN_BENCH_RUNS_MAX], ours[PEN_BENCH_RUNS_MAX],
       cached[PEN_BENCH_RUNS_MAX];
   pen_bench_update_pass(pool, job->n, job->p, job->m, job->v);
-  update_all(pool, job);
+  pen_bench_adamw_pass(pool, job);
   for (size_t i = 0; i < o->n_runs; i++) {
     roof[i] = pen_bench_update_pass(pool, job->n, job->p, job->m, job->v);
-    ours[i] = update_all(pool, job);
+    ours[i] = pen_bench_adamw_pass(pool, job);
     cached[i] = update_cached(job);
   }
   double n = (double)job->n;
@@ -79,13 +79,11 @@ static void measure(const struct pen_bench_options *o, struct pen_pool *pool,
 int pen_bench_adam(const struct pen_bench_options *options,
                    struct pen_bench_table *table, struct pen_machine *machine)
 {
-  static const struct pen_adamw_hyper hyper = {1e-3, 0.9, 0.999, 1e-8, 0.01};
   struct pen_pool *pool = NULL;
-  struct job job = {.isa = options->isa,
-                    .n = (size_t)(options->bytes / BYTES_PER_ELEM) / 64 * 64,
-                    .range = PEN_BENCH_RANGE_ELEMS};
+  struct pen_bench_adamw job = {
+      .n = (size_t)(options->bytes / BYTES_PER_ELEM) / 64 * 64};
   size_t wide = job.n * sizeof(float), narrow = job.n * sizeof(uint16_t);
-  int rc = job.n ? pen_adamw_params_init(&hyper, 10, 1, &job.params)
+  int rc = job.n ? pen_bench_adamw_init(options->isa, &job)
                  : pen_error_set(PEN_EUSAGE, "--bench-size %llu holds no "
                                  "parameters",
                                  (unsigned long long)options->bytes);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/pool.h"
+#include "kernels/adamw.h"
 #include "kernels/isa.h"
 #include "offload/machine.h"
 
@@ -66,6 +67,20 @@ int pen_bench_nvme(const struct pen_bench_options *options, const char *dir,
  * pattern nearest to an optimizer's that does no more. */
 double pen_bench_update_pass(struct pen_pool *pool, size_t n, float *a,
                              float *b, float *c);
+
+/* AdamW over long arrays [n] each. */
+struct pen_bench_adamw {
+  enum pen_isa isa;
+  struct pen_adamw_params params;
+  size_t n;
+  float *p, *m, *v;
+  uint16_t *grad, *weight;
+};
+
+/* Sets the level and the constants of a step like any other. */
+int pen_bench_adamw_init(enum pen_isa isa, struct pen_bench_adamw *job);
+/* Seconds of one update of all of them. */
+double pen_bench_adamw_pass(struct pen_pool *pool, struct pen_bench_adamw *job);
 
 /* Touched pages, huge ones where there are, at addresses that do not lie a
  * power of two apart; PEN_ENOFIT.  Free with pen_bench_unmap. */

@@ -1,0 +1,65 @@
+/* arguments.c: one table of options for all benches.  Main thread. */
+#include "bench/arguments.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "bench/report.h"
+
+#define AT(field) offsetof(struct pen_arguments, field)
+#define MEMORY (PEN_ROOF_MEMORY | PEN_BENCH_ADAMW)
+#define ALL (MEMORY | PEN_ROOF_GEMM | PEN_BENCH_GEMM | PEN_ROOF_DISK | \
+             PEN_BENCH_DISK | PEN_BENCH_OVERHEAD)
+
+static const struct pen_option_word all_cpus[] = {{"all", 0}, {0}};
+
+static const struct pen_option table[] = {
+    {"help", NULL, 'h', PEN_OPTION_BOOL, AT(help), NULL, NULL, 0, 0, ALL, 0,
+     NULL, NULL, "show this"},
+    {"repeats", NULL, 0, PEN_OPTION_U64, AT(repeats), "15", NULL, 1,
+     PEN_REPORT_RUNS_MAX, ALL, 0, "bench", NULL, "repetitions that count"},
+    {"threads", NULL, 0, PEN_OPTION_U64, AT(threads), "all", all_cpus, 1, 1024,
+     ALL, 0, "bench", NULL, "threads"},
+    {"elements", NULL, 0, PEN_OPTION_U64, AT(elements), "100000000", NULL, 4096,
+     1e12, MEMORY, 0, "bench", NULL, "elements of each array"},
+    {"tile-size", NULL, 0, PEN_OPTION_U64, AT(tile_size), "1048576", NULL, 4096,
+     1e12, PEN_BENCH_ADAMW, 0, "bench", NULL, "elements of a tile"},
+};
+
+static void parse(enum pen_arguments_program program, int argc,
+                  char *const *argv, struct pen_arguments *a)
+{
+  struct pen_options options = {.values = NULL};
+  const char *slash = strrchr(argv[0], '/');
+  int rc = pen_option_init(&options, table, sizeof table / sizeof *table, a,
+                           sizeof *a);
+  options.verb = program;
+  options.verb_name = slash ? slash + 1 : argv[0];
+  if (rc == 0)
+    rc = pen_option_parse(&options, argc - 1, argv + 1, NULL);
+  a->options = options;
+  if (rc < 0)
+    pen_report_fail();
+}
+
+void pen_arguments_parse(enum pen_arguments_program program, int argc,
+                         char *const *argv, struct pen_arguments *ret_arguments)
+{
+  parse(program, argc, argv, ret_arguments);
+  if (ret_arguments->help) {
+    pen_option_help(&ret_arguments->options, stdout);
+    pen_arguments_done(ret_arguments);
+    exit(0);
+  }
+  if (!ret_arguments->threads)
+    ret_arguments->threads = pen_thread_usable_cpus();
+}
+
+void pen_arguments_done(struct pen_arguments *arguments)
+{
+  struct pen_options options = arguments->options;
+  pen_option_done(&options);
+}
