@@ -26,7 +26,7 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
   m->ops->embed(&m->update_stream, b->ids, b->tokens, info->row_begin,
-                info->rows, m->layer.hidden, w, x);
+                info->rows, m->layer.hidden, 1, w, x);
   return pen_stream_take_status(&m->update_stream);
 }
 
@@ -37,7 +37,7 @@ static int scatter(void *ctx, size_t block, size_t micro, const void *d,
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
   m->ops->embed_backward(&m->update_stream, b->ids, b->tokens, info->row_begin,
-                         info->rows, m->layer.hidden, d, grad);
+                         info->rows, m->layer.hidden, 1, d, grad);
   return pen_stream_take_status(&m->update_stream);
 }
 
@@ -77,7 +77,7 @@ static void final_norm(struct pen_model *m, size_t micro, const void *w,
 {
   const struct pen_layer *l = &m->layer;
   struct pen_heads shape = {m->micros[micro].tokens, 1, l->hidden};
-  m->ops->rmsnorm(&m->stream, &shape, x, l->hidden, w, l->eps, y, l->hidden,
+  m->ops->rmsnorm(&m->stream, &shape, x, l->hidden, w, 0, l->eps, y, l->hidden,
                   (float *)((char *)work + l->work[PEN_WORK_RSTD].offset));
 }
 
@@ -90,7 +90,7 @@ static void final_norm_backward(struct pen_model *m, size_t micro,
   final_norm(m, micro, w, x, (char *)work + l->work[PEN_WORK_NORM].offset,
              work);
   m->ops->rmsnorm_backward(
-      &m->stream, &shape, d, l->hidden, l->elem, x, l->hidden, w,
+      &m->stream, &shape, d, l->hidden, l->elem, x, l->hidden, w, 0,
       (const float *)((char *)work + l->work[PEN_WORK_RSTD].offset), d,
       l->hidden, false, grad,
       (float *)((char *)work + l->work[PEN_WORK_PARTIALS].offset));
