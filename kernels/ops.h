@@ -22,6 +22,9 @@ struct pen_ops {
   const char *backend;
   enum pen_elem elem;
 
+  /* Can the operations run this shape?  -PEN_EUNSUPPORTED naming the bound. */
+  int (*check_shape)(size_t heads, size_t kv_heads, size_t dim);
+
   /* See gemm.h; with the stream's library. */
   void (*gemm)(struct pen_stream *s, const struct pen_gemm *g);
 
@@ -140,6 +143,12 @@ struct pen_ops {
 
   /* y = x rounded to E. */
   void (*from_f32)(struct pen_stream *s, size_t n, const float *x, void *y);
+  /* pen_gradient_finish_ of gradient.h for the table's E: stored [n] E,
+   * chunk_sumsq [ceil(n / chunk_elems)]; *nonfinite counts elements.  extra may
+   * be NULL. */
+  void (*gradient_finish)(struct pen_stream *s, size_t n, size_t chunk_elems,
+                          const float *grad, const float *extra, void *stored,
+                          double *chunk_sumsq, uint64_t *nonfinite);
   /* x = 0, n fp32. */
   void (*zero_f32)(struct pen_stream *s, size_t n, float *x);
 };

@@ -1,12 +1,14 @@
 /* table.c: the operation table of one instruction set and element type. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tables.h"
+#include "kernels/ops_finish.h"
 
 const struct pen_cpu_table PEN_CPU_NAME(pen_cpu_table) = {
     .ops =
         {
             .backend = "host",
             .elem = PEN_CPU_ELEM,
+            .check_shape = pen_ops_check_shape,
             .gemm = pen_gemm_run,
             .rmsnorm = pen_cpu_rmsnorm,
             .rmsnorm_backward = pen_cpu_rmsnorm_backward,
@@ -31,6 +33,8 @@ const struct pen_cpu_table PEN_CPU_NAME(pen_cpu_table) = {
             .xent_loss = pen_cpu_xent_loss,
             .xent_backward = pen_cpu_xent_backward,
             .from_f32 = pen_cpu_from_f32,
+            .gradient_finish =
+                PEN_CPU_BF16 ? pen_ops_finish_bf16 : pen_ops_finish_f32,
             .zero_f32 = pen_cpu_zero_f32,
         },
     .gemm_tile = pen_cpu_gemm_tile,
