@@ -1,0 +1,129 @@
+"""Contenders at the same job, process after process in turn, and what comes of it.
+
+In each round every contender of a job runs once, as a process of its own; its
+value is the median of its own repetitions.  Results are lines of
+bench/report.py, one for each contender and measure, and for people a table of
+ratios, pair by pair within the rounds.
+"""
+import dataclasses
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import Callable
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import report  # noqa: E402
+
+OURS = "penstock"
+
+
+class Failed(Exception):
+    """A contender's process did not do its job; the text says how."""
+
+
+@dataclasses.dataclass
+class Contender:
+    name: str
+    command: list
+    read: Callable  # standard output -> {measure: value}
+    environment: dict = dataclasses.field(default_factory=dict)
+    cap_bytes: int = 0  # of private memory; what needs more fails.  0: none
+
+
+@dataclasses.dataclass
+class Job:
+    name: str
+    parameters: dict
+    units: dict  # measure -> unit
+    contenders: list
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def execute(contender, prefix):
+    """Runs it once: its measures, and peak_bytes of the largest of its processes."""
+    def limit():
+        if contender.cap_bytes:
+            resource.setrlimit(resource.RLIMIT_DATA, (contender.cap_bytes,) * 2)
+
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        # wait4 and not communicate: only it tells this child's peak from others'
+        child = subprocess.Popen([*prefix, *contender.command], stdin=subprocess.DEVNULL,
+                                 stdout=output, stderr=errors, preexec_fn=limit,
+                                 env={**os.environ, **contender.environment})
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        errors.seek(0)
+        if child.returncode:
+            last = errors.read().strip().split("\n")[-1]
+            raise Failed(f"{contender.name}: status {child.returncode}: {last}")
+        try:
+            measures = contender.read(output.read())
+        except (ValueError, KeyError, OSError) as error:
+            raise Failed(f"{contender.name}: its results cannot be read: {error!r}") from error
+        return {**measures, "peak_bytes": usage.ru_maxrss * 1024}
+
+
+def compete(job, rounds, prefix):
+    """{contender: {measure: [a value a round]}}; who fails once is out."""
+    found = {c.name: {} for c in job.contenders}
+    for _ in range(rounds):
+        for contender in job.contenders:
+            if contender.name not in found:
+                continue
+            try:
+                measures = execute(contender, prefix)
+            except Failed as failure:
+                say(f"  {failure}")
+                del found[contender.name]
+                continue
+            for measure, value in measures.items():
+                found[contender.name].setdefault(measure, []).append(value)
+            say(f"  {contender.name}: " + "  ".join(
+                f"{m} {shown(v)}" for m, v in measures.items()))
+    return found
+
+
+def shown(value):
+    return f"{value:.6g}"
+
+
+def advantage(ours, theirs, unit):
+    """How many times better ours is, round by round."""
+    if report.more_is_better(unit):
+        return [a / b for a, b in zip(ours, theirs)]
+    return [b / a for a, b in zip(ours, theirs)]
+
+
+def tell(job, found):
+    """The table for people: medians, and ours over each peer's."""
+    say(f"{job.name} " + " ".join(f"{k}={v}" for k, v in job.parameters.items()))
+    for measure, unit in job.units.items():
+        for name, measures in found.items():
+            values = measures[measure]
+            text = (f"  {name:34} {shown(statistics.median(values)):>12} {unit} "
+                    f"({shown(min(values))} to {shown(max(values))})")
+            if name != OURS and OURS in found:
+                times = advantage(found[OURS][measure], values, unit)
+                text += (f"  {OURS} is {statistics.median(times):.2f} times better "
+                         f"({min(times):.2f} to {max(times):.2f})")
+            say(text)
+
+
+def hold(job, rounds, prefix, fingerprint):
+    """Runs the job and writes its lines."""
+    say(f"{job.name} " + " ".join(f"{k}={v}" for k, v in job.parameters.items()))
+    found = compete(job, rounds, prefix)
+    for name, measures in found.items():
+        for measure, unit in job.units.items():
+            report.write(report.result(f"peers.{job.name}.{measure}",
+                                       {**job.parameters, "by": name}, unit,
+                                       measures[measure], fingerprint), sys.stdout)
+    tell(job, found)
+    return found
