@@ -17,7 +17,8 @@
   X(PEN_ESHORT, 4007, "unexpected end of file")                               \
   X(PEN_ESCHEDULE, 4008, "schedule is not safe")                              \
   X(PEN_ESTOPPED, 4009, "stopped on request")                                 \
-  X(PEN_ENONFINITE, 4010, "non-finite numbers")
+  X(PEN_ENONFINITE, 4010, "non-finite numbers")                               \
+  X(PEN_EDEVICE, 4011, "the device failed")
 
 enum pen_error_code {
 #define X(name, number, text) name = number,

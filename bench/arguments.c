@@ -8,13 +8,20 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "bench/report.h"
+#include "kernels/elem.h"
 
 #define AT(field) offsetof(struct pen_arguments, field)
 #define MEMORY (PEN_ROOF_MEMORY | PEN_BENCH_ADAMW)
-#define ALL (MEMORY | PEN_ROOF_GEMM | PEN_BENCH_GEMM | PEN_ROOF_DISK | \
+#define PRODUCTS (PEN_ROOF_GEMM | PEN_BENCH_GEMM)
+#define ALL (MEMORY | PRODUCTS | PEN_ROOF_DISK | \
              PEN_BENCH_DISK | PEN_BENCH_OVERHEAD)
 
 static const struct pen_option_word all_cpus[] = {{"all", 0}, {0}};
+
+static const struct pen_option_word dtypes[] = {
+    {"bf16", PEN_ELEM_BF16}, {"fp32", PEN_ELEM_F32}, {0}};
+static const struct pen_option_word models[] = {
+    {"llama-1b", 0}, {"smollm2-135m", 0}, {0}};
 
 static const struct pen_option table[] = {
     {"help", NULL, 'h', PEN_OPTION_BOOL, AT(help), NULL, NULL, 0, 0, ALL, 0,
@@ -27,6 +34,18 @@ static const struct pen_option table[] = {
      1e12, MEMORY, 0, "bench", NULL, "elements of each array"},
     {"tile-size", NULL, 0, PEN_OPTION_U64, AT(tile_size), "1048576", NULL, 4096,
      1e12, PEN_BENCH_ADAMW, 0, "bench", NULL, "elements of a tile"},
+    {"tokens", NULL, 0, PEN_OPTION_U64, AT(tokens), "2048", NULL, 1, 1e6,
+     PRODUCTS, 0, "bench", NULL, "tokens of a step"},
+    {"model", NULL, 0, PEN_OPTION_STRING, AT(model), "llama-1b", models, 0, 0,
+     PRODUCTS, 0, "bench", NULL, "whose shapes"},
+    {"dtype", NULL, 0, PEN_OPTION_ENUM, AT(dtype), "bf16", dtypes, 0, 0,
+     PRODUCTS, 0, "bench", NULL, "of the factors"},
+    {"sample-flops", NULL, 0, PEN_OPTION_DOUBLE, AT(sample_flops), "5e9", NULL,
+     1, 0, PRODUCTS, 0, "bench", NULL, "operations of one timed sample, at least"},
+    {"rest-ms", NULL, 0, PEN_OPTION_U64, AT(rest_ms), "20", NULL, 0, 1000,
+     PRODUCTS, 0, "bench", NULL, "milliseconds of rest before each sample"},
+    {"gemm", NULL, 0, PEN_OPTION_STRING, AT(gemm), "auto", NULL, 0, 0,
+     PEN_BENCH_GEMM, 0, "bench", NULL, "our product library"},
 };
 
 static void parse(enum pen_arguments_program program, int argc,

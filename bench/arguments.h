@@ -22,6 +22,11 @@ struct pen_arguments {
   bool help;
   uint64_t elements; /* of each array */
   uint64_t tile_size; /* elements of a tile */
+  uint64_t tokens;
+  int dtype;          /* enum pen_elem */
+  char *model, *gemm; /* names */
+  double sample_flops; /* at least, of one timed sample */
+  uint64_t rest_ms;    /* before it */
   uint64_t threads;  /* the CPUs of this process unless given */
   uint64_t repeats;  /* that count */
   struct pen_options options; /* owner of the above */

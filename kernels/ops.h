@@ -22,29 +22,48 @@ struct pen_ops {
   const char *backend;
   enum pen_elem elem;
 
+  /* Can the operations run this shape?  -PEN_EUNSUPPORTED naming the bound. */
+  int (*check_shape)(size_t heads, size_t kv_heads, size_t dim);
+
   /* See gemm.h; with the stream's library. */
   void (*gemm)(struct pen_stream *s, const struct pen_gemm *g);
 
-  /* y = x rstd w, rstd = 1 / sqrt(mean(x^2) + eps) per vector (Zhang and
-   * Sennrich 2019).  w [dim]; rstd fp32 [tokens, heads]. */
+  /* y = x rstd (w + w_plus), rstd = 1 / sqrt(mean(x^2) + eps) per vector
+   * (Zhang and Sennrich 2019).  w [dim]; rstd fp32 [tokens, heads]. */
   void (*rmsnorm)(struct pen_stream *s, const struct pen_heads *shape,
-                  const void *x, size_t ldx, const void *w, float eps, void *y,
-                  size_t ldy, float *rstd);
+                  const void *x, size_t ldx, const void *w, float w_plus,
+                  float eps, void *y, size_t ldy, float *rstd);
   /* dx (+= with accumulate, else =) d; dw [dim] += ...  dy is E or fp32
    * (dy_elem); dx may be dy where dy is E and the strides are equal.
    * partials: pen_ops_partials_elems(tokens * heads, dim). */
   void (*rmsnorm_backward)(struct pen_stream *s, const struct pen_heads *shape,
                            const void *dy, size_t lddy, enum pen_elem dy_elem,
                            const void *x, size_t ldx, const void *w,
-                           const float *rstd, void *dx, size_t lddx,
-                           bool accumulate, float *dw, float *partials);
+                           float w_plus, const float *rstd, void *dx,
+                           size_t lddx, bool accumulate, float *dw,
+                           float *partials);
 
-  /* Rotates (x[i], x[i + dim/2]) by angle(position, i), in place (Su et al.
-   * 2021, halves as in transformers).  cosines, sines: fp32 [positions,
-   * dim/2].  inverse: by the negative angle, which is the backward pass. */
-  void (*rope)(struct pen_stream *s, const struct pen_heads *shape, void *x,
-               size_t ldx, const uint32_t *positions, const float *cosines,
-               const float *sines, bool inverse);
+  /* y = (x - mean) rstd w + b, rstd = 1 / sqrt(variance + eps), of rows of
+   * dim elements without gaps (Ba et al. 2016).  w, b [dim]; mean, rstd fp32
+   * [rows]. */
+  void (*layernorm)(struct pen_stream *s, size_t rows, size_t dim,
+                    const void *x, const void *w, const void *b, float eps,
+                    void *y, float *mean, float *rstd);
+  /* As rmsnorm_backward.  partials: pen_ops_partials_elems(rows, 2 dim). */
+  void (*layernorm_backward)(struct pen_stream *s, size_t rows, size_t dim,
+                             const void *dy, enum pen_elem dy_elem,
+                             const void *x, const void *w, const float *mean,
+                             const float *rstd, void *dx, bool accumulate,
+                             float *dw, float *db, float *partials);
+
+  /* Rotates (x[i], x[i + rotary/2]) of each vector's first `rotary` (even)
+   * elements by angle(position, i), in place (Su et al. 2021, halves as in
+   * transformers); the others are left alone.  cosines, sines: fp32
+   * [positions, rotary/2].  inverse: by the negative angle, which is the
+   * backward pass. */
+  void (*rope)(struct pen_stream *s, const struct pen_heads *shape,
+               size_t rotary, void *x, size_t ldx, const uint32_t *positions,
+               const float *cosines, const float *sines, bool inverse);
 
   /* o = softmax(scale q k^T) v; lse fp32 [heads, tokens] = log of the sum of
    * exponentials (Dao et al. 2022). */
@@ -65,23 +84,34 @@ struct pen_ops {
                            const void *k, const void *v, void *keys,
                            void *values, void *o);
 
-  /* y [rows, cols] = silu(gate) up; gate and up at row stride ld. */
-  void (*swiglu)(struct pen_stream *s, size_t rows, size_t cols,
-                 const void *gate, const void *up, size_t ld, void *y);
-  /* dgate, dup at row stride ld; dy [rows, cols]. */
-  void (*swiglu_backward)(struct pen_stream *s, size_t rows, size_t cols,
-                          const void *dy, const void *gate, const void *up,
-                          size_t ld, void *dgate, void *dup);
+  /* y [rows, cols] = f(gate) up (Shazeer 2020), or f(gate) where up is NULL;
+   * gate and up at row stride ld. */
+  void (*glu)(struct pen_stream *s, enum pen_activation f, size_t rows,
+              size_t cols, const void *gate, const void *up, size_t ld,
+              void *y);
+  /* dgate, dup at row stride ld; dup is NULL where up is.  dy [rows, cols]. */
+  void (*glu_backward)(struct pen_stream *s, enum pen_activation f,
+                       size_t rows, size_t cols, const void *dy,
+                       const void *gate, const void *up, size_t ld,
+                       void *dgate, void *dup);
 
-  /* x[t] = table[ids[t] - first_row] for tokens whose id lies in [first_row,
-   * first_row + rows); the others are left alone.  table [rows, dim]. */
+  /* x = cap tanh(x / cap), in place, at row stride ld. */
+  void (*softcap)(struct pen_stream *s, size_t rows, size_t cols, float cap,
+                  float *x, size_t ld);
+  /* d [rows, cols] E *= 1 - (y / cap)^2, y (row stride ld) being the capped. */
+  void (*softcap_backward)(struct pen_stream *s, size_t rows, size_t cols,
+                           float cap, const float *y, size_t ld, void *d);
+
+  /* x[t] = scale table[ids[t] - first_row] for tokens whose id lies in
+   * [first_row, first_row + rows); the others are left alone.  table
+   * [rows, dim]. */
   void (*embed)(struct pen_stream *s, const uint32_t *ids, size_t tokens,
-                size_t first_row, size_t rows, size_t dim, const void *table,
-                void *x);
-  /* grad [rows, dim] fp32 += d, in token order. */
+                size_t first_row, size_t rows, size_t dim, float scale,
+                const void *table, void *x);
+  /* grad [rows, dim] fp32 += scale d, in token order. */
   void (*embed_backward)(struct pen_stream *s, const uint32_t *ids,
                          size_t tokens, size_t first_row, size_t rows,
-                         size_t dim, const void *d, float *grad);
+                         size_t dim, float scale, const void *d, float *grad);
 
   /* x[t] += b [cols], in place. */
   void (*bias)(struct pen_stream *s, size_t rows, size_t cols, void *x,
@@ -93,6 +123,9 @@ struct pen_ops {
   /* y = a + b, n elements; y may be a or b. */
   void (*add)(struct pen_stream *s, size_t n, const void *a, const void *b,
               void *y);
+
+  /* y += x, n elements, x fp32. */
+  void (*add_f32)(struct pen_stream *s, size_t n, const float *x, void *y);
 
   /* Empty statistics. */
   void (*xent_begin)(struct pen_stream *s, size_t tokens, float *stats);
@@ -110,6 +143,12 @@ struct pen_ops {
 
   /* y = x rounded to E. */
   void (*from_f32)(struct pen_stream *s, size_t n, const float *x, void *y);
+  /* pen_gradient_finish_ of gradient.h for the table's E: stored [n] E,
+   * chunk_sumsq [ceil(n / chunk_elems)]; *nonfinite counts elements.  extra may
+   * be NULL. */
+  void (*gradient_finish)(struct pen_stream *s, size_t n, size_t chunk_elems,
+                          const float *grad, const float *extra, void *stored,
+                          double *chunk_sumsq, uint64_t *nonfinite);
   /* x = 0, n fp32. */
   void (*zero_f32)(struct pen_stream *s, size_t n, float *x);
 };

@@ -21,12 +21,20 @@ struct pen_heads {
   size_t tokens, heads, dim;
 };
 
+/* What lies between a network's two products; f in glu. */
+enum pen_activation {
+  PEN_ACTIVATION_SILU,      /* a sigmoid(a) */
+  PEN_ACTIVATION_GELU_TANH, /* a (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))) / 2 */
+  PEN_ACTIVATION_GELU,      /* a (1 + erf(a / sqrt 2)) / 2 */
+};
+
 /* Causal attention of packed documents, grouped queries: query head h reads
  * key head h / (heads / kv_heads); token t sees [first_key[t], t]. */
 struct pen_attention {
   size_t tokens, heads, kv_heads, dim;
   float scale;               /* of q k^T */
-  const uint32_t *first_key; /* [tokens], ascending: its document's begin */
+  const uint32_t *first_key; /* [tokens], ascending: its document's begin, or
+                                where a sliding window begins */
   size_t ldq, ldk, ldv;      /* token strides of q, k and v */
   size_t ldo;                /* of o and its gradient */
   size_t ldd;                /* of dq, dk and dv */

@@ -1,5 +1,6 @@
 /* stream.h: what an operation runs on: on the host a pool of workers, their
- * scratch memory and a product library; calls return when the work is done. */
+ * scratch memory and a product library, where calls return when the work is
+ * done; on a device its compute queue, where they return when it is queued. */
 #ifndef PEN_KERNELS_STREAM_H
 #define PEN_KERNELS_STREAM_H
 
@@ -21,6 +22,8 @@ struct pen_gemm_library;
  * nothing, and what follows a failure computes garbage until the caller asks
  * with pen_stream_take_status. */
 struct pen_stream {
+  void *device; /* of a backend that is not the host: its own; there the rest,
+                   but for the error, is not used */
   struct pen_pool *pool;  /* borrowed */
   unsigned char *scratch; /* borrowed; 64-byte aligned, [pool's threads,
                              PEN_STREAM_SCRATCH_BYTES] */

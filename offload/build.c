@@ -70,6 +70,24 @@ static void charge_rows(struct pen_emit *e, uint32_t act, bool sums)
     pen_emit_traffic(e, bytes, bytes);
 }
 
+/* What compute must know of each micro-batch: written on the host, then up. */
+static void emit_inputs(struct pen_emit *e, struct span g)
+{
+  const struct pen_layout *l = e->l;
+  for (size_t j = 0; j < g.count; j++) {
+    uint32_t from = l->inputs_host[j], to = l->inputs[j];
+    pen_emit_renew(e, from);
+    pen_emit_task(e, PEN_TASK_INPUTS, PEN_LANE_UPDATE, always, PEN_NONE,
+                  micro_at(g, j));
+    pen_emit_write(e, from);
+    if (to == from)
+      continue;
+    pen_emit_renew(e, to);
+    pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, micro_at(g, j), from,
+                  to, l->slots[from].bytes);
+  }
+}
+
 /* The batch's embedding rows: found on the host, then up. */
 static void emit_gather(struct pen_emit *e, struct span g)
 {
@@ -118,6 +136,7 @@ static void emit_forward_block(struct pen_emit *e, struct span g, size_t body)
     uint32_t task = pen_emit_task(e, PEN_TASK_FORWARD, PEN_LANE_COMPUTE,
                                   always, (uint32_t)block, micro);
     set_flops(e, task, pass_flops(e, block));
+    pen_emit_read(e, l->inputs[j]);
     read_weight(e, block, w);
     pen_emit_read(e, x);
     pen_emit_write(e, y);
@@ -149,6 +168,7 @@ static void emit_head_forward(struct pen_emit *e, struct span g)
           pen_emit_task(e, PEN_TASK_HEAD_FORWARD, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, micro_at(g, j));
       set_flops(e, task, pass_flops(e, b));
+      pen_emit_read(e, l->inputs[j]);
       read_weight(e, b, w);
       pen_emit_read(e, l->head_in[j]);
       pen_emit_modify(e, l->stats[j]);
@@ -159,6 +179,7 @@ static void emit_head_forward(struct pen_emit *e, struct span g)
     uint32_t micro = micro_at(g, j);
     pen_emit_task(e, PEN_TASK_HEAD_LOSS, PEN_LANE_COMPUTE, always, PEN_NONE,
                   micro);
+    pen_emit_read(e, l->inputs[j]);
     pen_emit_read(e, l->stats[j]);
     pen_emit_write_part(e, l->results_device, pen_layout_loss_offset(micro),
                         sizeof(double));
@@ -176,6 +197,7 @@ static void emit_head_logits(struct pen_emit *e, struct span g)
           pen_emit_task(e, PEN_TASK_HEAD_LOGITS, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, micro_at(g, j));
       set_flops(e, task, pass_flops(e, b));
+      pen_emit_read(e, l->inputs[j]);
       read_weight(e, b, w);
       pen_emit_read(e, l->head_in[j]);
       pen_emit_write(e, l->logits);
@@ -236,6 +258,7 @@ static void emit_head_backward(struct pen_emit *e, struct span g, bool last)
           pen_emit_task(e, PEN_TASK_HEAD_BACKWARD, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, micro_at(g, j));
       set_flops(e, task, 3 * pass_flops(e, b));
+      pen_emit_read(e, l->inputs[j]);
       read_weight(e, b, w);
       pen_emit_read(e, l->head_in[j]);
       pen_emit_read(e, l->stats[j]);
@@ -271,6 +294,7 @@ static void emit_backward_block(struct pen_emit *e, struct span g, size_t body,
     uint32_t task = pen_emit_task(e, PEN_TASK_BACKWARD, PEN_LANE_COMPUTE,
                                   always, (uint32_t)block, micro);
     set_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pass_flops(e, block));
+    pen_emit_read(e, l->inputs[j]);
     read_weight(e, block, w);
     pen_emit_read(e, x);
     pen_emit_modify(e, l->d[j]);
@@ -364,6 +388,7 @@ static void emit_group(struct pen_emit *e, struct span g, bool commits)
 {
   bool last = g.first + g.count == e->shape->n_micros;
   size_t n_body = e->w->body_end - e->w->body_begin;
+  emit_inputs(e, g);
   emit_gather(e, g);
   for (size_t body = 0; body < n_body; body++)
     emit_forward_block(e, g, body);

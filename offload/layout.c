@@ -145,6 +145,7 @@ static void place_activations(struct maker *m)
   bool any_nvme = false, any_off_device = false;
   struct budget budget = {p->activations_device_bytes,
                           p->activations_host_bytes};
+  assert(w->inputs_bytes > 0);
   if (p->unified) {
     budget.host = p->activations_device_bytes > PEN_ALL_BYTES - budget.host
                       ? PEN_ALL_BYTES
@@ -161,6 +162,11 @@ static void place_activations(struct maker *m)
           add_slot(m, "activation checkpoints", tier, true, w->act_bytes);
     }
   for (size_t j = 0; j < group; j++) {
+    l->inputs[j] = l->inputs_host[j] = add_slot(
+        m, "inputs of micro-batches", PEN_TIER_HOST, false, w->inputs_bytes);
+    if (!p->unified)
+      l->inputs[j] = add_slot(m, "inputs of micro-batches", PEN_TIER_DEVICE,
+                              false, w->inputs_bytes);
     l->act_home[j] = add_slot(m, "activation checkpoints", PEN_TIER_DEVICE,
                               true, w->act_bytes);
     if (!p->unified)
@@ -272,6 +278,9 @@ static void place_working(struct maker *m)
   if (!l->placement.unified && !l->placement.inference)
     l->rows_d = add_ring(m, "embedding rows", PEN_TIER_HOST, 2, w->act_bytes);
   l->work = add_slot(m, "workspace", PEN_TIER_DEVICE, false, w->work_bytes);
+  l->tables = l->placement.unified ? PEN_NONE
+                                   : add_slot(m, "tables", PEN_TIER_DEVICE,
+                                              true, w->tables_bytes);
   l->logits =
       add_slot(m, "logits", PEN_TIER_DEVICE, false, w->logits_bytes);
   l->logits_host = l->placement.unified
@@ -325,7 +334,7 @@ static int allocate(struct maker *m)
   size_t tiles = 0;
   for (size_t b = 0; b < w->n_blocks; b++)
     tiles += (w->blocks[b].elems + p->tile_elems - 1) / p->tile_elems;
-  m->max_slots = tiles + 4 * w->n_blocks + 2 * n_body * group + 6 * group +
+  m->max_slots = tiles + 4 * w->n_blocks + 2 * n_body * group + 8 * group +
                  2 * (p->weight_slots + p->activation_slots + p->tile_slots) +
                  3 * p->gradient_slots + 16;
   l->slots = calloc(m->max_slots, sizeof *l->slots);
@@ -335,7 +344,7 @@ static int allocate(struct maker *m)
                             &l->rows_sum};
   uint32_t **per_act[] = {&l->act_home, &l->saved};
   uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
-                            &l->rows_x};
+                            &l->rows_x, &l->inputs, &l->inputs_host};
   bool whole = l->slots && l->tiles && l->block_tiles;
   for (size_t i = 0; i < sizeof per_block / sizeof *per_block; i++)
     whole &= (*per_block[i] = slot_numbers(w->n_blocks)) != NULL;
@@ -398,5 +407,7 @@ void pen_layout_done(struct pen_layout *layout)
   free(layout->dhead);
   free(layout->stats);
   free(layout->rows_x);
+  free(layout->inputs);
+  free(layout->inputs_host);
   *layout = (struct pen_layout){0};
 }

@@ -56,6 +56,9 @@ struct pen_layout {
   uint32_t *saved;        /* [n_body * group] what backward need not recompute */
   uint32_t *head_in, *d, *dhead, *stats; /* [group] */
   uint32_t *rows_x; /* [group] host end of the gathered rows */
+  uint32_t *inputs, *inputs_host; /* [group] of each micro-batch; the same where
+                                     compute reads the host */
+  uint32_t tables; /* PEN_NONE where compute reads the workload's own */
   uint32_t work, logits, logits_host;
   uint32_t results_device, results_host;
 

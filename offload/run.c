@@ -27,9 +27,7 @@ static int run_narrow(struct pen_run_lane *lane)
     if (rc < 0)
       return pen_error_context(rc, "%s of block %s on lane %s",
                                pen_task_name(task->kind),
-                               task->block == PEN_NONE
-                                   ? "-"
-                                   : run->o.workload->blocks[task->block].name,
+                               pen_run_block_name(run, task),
                                pen_lane_name(lane->lane));
     if (pen_run_is_on(run, task)) {
       pen_run_record(lane, task, begin_ns);
@@ -42,16 +40,22 @@ static int run_narrow(struct pen_run_lane *lane)
 
 static void run_lane(struct pen_run_lane *lane)
 {
-  lane->busy_ns = 0;
-  int rc = pen_lane_is_wide(lane->lane) ? pen_run_transfers(lane)
-                                        : run_narrow(lane);
+  int rc = pen_lane_is_wide(lane->lane)              ? pen_run_transfers(lane)
+           : pen_run_is_queue(lane->run, lane->lane) ? pen_run_issue(lane)
+                                                     : run_narrow(lane);
   if (rc < 0)
     pen_run_break(lane->run);
 }
 
-static void lane_thread(void *arg)
+static void finish_lane(struct pen_run_lane *lane)
 {
-  struct pen_run_lane *lane = arg;
+  pen_run_finish(lane);
+}
+
+/* One of a lane's threads: its part of every step. */
+static void each_step(struct pen_run_lane *lane,
+                      void (*part)(struct pen_run_lane *lane))
+{
   struct pen_run *run = lane->run;
   uint64_t seen = 0;
   for (;;) {
@@ -63,12 +67,22 @@ static void lane_thread(void *arg)
     pthread_mutex_unlock(&run->lock);
     if (quit)
       return;
-    run_lane(lane);
+    part(lane);
     pthread_mutex_lock(&run->lock);
     run->working--;
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
   }
+}
+
+static void lane_thread(void *arg)
+{
+  each_step(arg, run_lane);
+}
+
+static void finisher_thread(void *arg)
+{
+  each_step(arg, finish_lane);
 }
 
 static void collect(struct pen_run *run, const struct pen_shape *shape)
@@ -90,11 +104,16 @@ static void collect(struct pen_run *run, const struct pen_shape *shape)
 
 static int run_lanes(struct pen_run *run)
 {
-  for (int lane = 0; lane < PEN_LANES; lane++)
+  size_t threads = PEN_LANES - 1;
+  for (int lane = 0; lane < PEN_LANES; lane++) {
     pen_ticket_reset(&run->lanes[lane].progress);
+    pen_run_queue_reset(&run->lanes[lane].device);
+    run->lanes[lane].busy_ns = 0;
+    threads += pen_run_is_queue(run, lane);
+  }
   pthread_mutex_lock(&run->lock);
   run->error = (struct pen_error){0};
-  run->working = PEN_LANES - 1;
+  run->working = threads;
   run->epoch++;
   pthread_cond_broadcast(&run->changed);
   pthread_mutex_unlock(&run->lock);
@@ -152,6 +171,12 @@ const float *pen_run_logits(struct pen_run *run)
   return (const float *)(base + l->slots[l->logits_host].offset);
 }
 
+size_t pen_run_pinned_bytes(const struct pen_run *run)
+{
+  return run->o.device->pin ? run->pinned_bytes
+                            : run->arena_bytes[PEN_TIER_HOST];
+}
+
 const char *pen_run_io_note(const struct pen_run *run)
 {
   const struct pen_store_queue *queue = run->lanes[PEN_LANE_READ].queue;
@@ -161,13 +186,24 @@ const char *pen_run_io_note(const struct pen_run *run)
 static int take_arenas(struct pen_run *run)
 {
   const struct pen_layout *l = run->o.layout;
+  const struct pen_device *device = run->o.device;
   run->arena_bytes[PEN_TIER_DEVICE] = l->tier_bytes[PEN_TIER_DEVICE];
   run->arena_bytes[PEN_TIER_HOST] = l->tier_bytes[PEN_TIER_HOST];
   int rc = pen_device_host_alloc(run->arena_bytes[PEN_TIER_HOST],
                                  &run->arena[PEN_TIER_HOST]);
   if (rc == 0)
-    rc = run->o.device->alloc(run->arena_bytes[PEN_TIER_DEVICE],
-                              &run->arena[PEN_TIER_DEVICE]);
+    rc = device->alloc(device, run->arena_bytes[PEN_TIER_DEVICE],
+                       &run->arena[PEN_TIER_DEVICE]);
+  if (rc == 0 && device->pin)
+    rc = device->pin(device, run->arena[PEN_TIER_HOST],
+                     run->arena_bytes[PEN_TIER_HOST], &run->pinned_bytes);
+  run->poisoned[PEN_TIER_HOST] = run->arena[PEN_TIER_HOST];
+  run->poisoned[PEN_TIER_DEVICE] =
+      device->marks ? NULL : run->arena[PEN_TIER_DEVICE];
+  run->tables = run->o.workload->tables;
+  if (l->tables != PEN_NONE)
+    run->tables = (char *)run->arena[PEN_TIER_DEVICE] +
+                  l->slots[l->tables].offset;
   return rc;
 }
 
@@ -183,6 +219,13 @@ static int open_queues(struct pen_run *run)
   return rc;
 }
 
+static const char *finisher_name(enum pen_lane lane)
+{
+  return lane == PEN_LANE_COMPUTE  ? "compute done"
+         : lane == PEN_LANE_UPLOAD ? "upload done"
+                                   : "download done";
+}
+
 static int start_lanes(struct pen_run *run)
 {
   int rc = 0;
@@ -191,11 +234,17 @@ static int start_lanes(struct pen_run *run)
     l->run = run;
     l->lane = lane;
     rc = pen_ticket_init(&l->progress);
+    if (rc == 0)
+      rc = pen_run_queue_init(&l->device);
   }
-  for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++)
+  for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++) {
+    struct pen_run_lane *l = &run->lanes[lane];
     if (lane != PEN_LANE_COMPUTE)
-      rc = pen_thread_create(&run->lanes[lane].thread, pen_lane_name(lane),
-                             lane_thread, &run->lanes[lane]);
+      rc = pen_thread_create(&l->thread, pen_lane_name(lane), lane_thread, l);
+    if (rc == 0 && pen_run_is_queue(run, lane))
+      rc = pen_thread_create(&l->finisher, finisher_name(lane),
+                             finisher_thread, l);
+  }
   return rc;
 }
 
@@ -222,7 +271,7 @@ int pen_run_create(const struct pen_run_options *options,
   if (rc == 0)
     rc = open_queues(run);
   if (rc == 0)
-    rc = pen_poison_init(&run->poison, run->o.layout, run->arena);
+    rc = pen_poison_init(&run->poison, run->o.layout, run->poisoned);
   if (rc == 0)
     rc = start_lanes(run);
   if (rc < 0)
@@ -241,16 +290,23 @@ void pen_run_free(struct pen_run **run_pointer)
   run->quit = true;
   pthread_cond_broadcast(&run->changed);
   pthread_mutex_unlock(&run->lock);
-  for (int lane = 0; lane < PEN_LANES; lane++)
+  const struct pen_device *device = run->o.device;
+  for (int lane = 0; lane < PEN_LANES; lane++) {
     pen_thread_join(&run->lanes[lane].thread);
+    pen_thread_join(&run->lanes[lane].finisher);
+  }
   for (int lane = 0; lane < PEN_LANES; lane++) {
     pen_store_queue_free(&run->lanes[lane].queue);
-    if (run->lanes[lane].run)
-      pen_ticket_done(&run->lanes[lane].progress);
+    if (!run->lanes[lane].run)
+      continue;
+    pen_ticket_done(&run->lanes[lane].progress);
+    pen_run_queue_done(&run->lanes[lane].device);
   }
   pen_poison_done(&run->poison);
-  run->o.device->free(&run->arena[PEN_TIER_DEVICE],
-                      run->arena_bytes[PEN_TIER_DEVICE]);
+  if (device->unpin)
+    device->unpin(device);
+  device->free(device, &run->arena[PEN_TIER_DEVICE],
+               run->arena_bytes[PEN_TIER_DEVICE]);
   pen_device_host_free(&run->arena[PEN_TIER_HOST],
                        run->arena_bytes[PEN_TIER_HOST]);
   pen_carry_done(&run->before);

@@ -2,7 +2,8 @@
  * work.
  *
  * Threads: create, step, load and free on one thread (main), which is also the
- * compute lane; one thread each for upload, download, update, read and write.
+ * compute lane; one thread each for upload, download, update, read and write,
+ * and where the first three lanes are queues of a device one more for each.
  * After create, a step takes no memory. */
 #ifndef PEN_OFFLOAD_RUN_H
 #define PEN_OFFLOAD_RUN_H
@@ -15,7 +16,7 @@
 #include "base/trace.h"
 #include "io/store.h"
 #include "kernels/adamw.h"
-#include "offload/device.h"
+#include "kernels/device.h"
 #include "offload/schedule.h"
 
 struct pen_run;
@@ -104,6 +105,8 @@ bool pen_run_is_pending(const struct pen_run *run);
 
 /* After a LOGITS step: what compute wrote.  Borrowed until the next step. */
 const float *pen_run_logits(struct pen_run *run);
+/* Bytes of the host arena that the device copies from and to at full speed. */
+size_t pen_run_pinned_bytes(const struct pen_run *run);
 /* One line on each I/O lane's engine, or NULL. */
 const char *pen_run_io_note(const struct pen_run *run);
 

@@ -31,8 +31,17 @@ void pen_run_break(struct pen_run *run)
   if (!run->error.code)
     run->error = error;
   pthread_mutex_unlock(&run->lock);
-  for (int lane = 0; lane < PEN_LANES; lane++)
+  for (int lane = 0; lane < PEN_LANES; lane++) {
     pen_ticket_break(&run->lanes[lane].progress);
+    pen_run_queue_break(&run->lanes[lane].device);
+  }
+}
+
+const char *pen_run_block_name(const struct pen_run *run,
+                               const struct pen_task *task)
+{
+  return task->block == PEN_NONE ? "-"
+                                 : run->o.workload->blocks[task->block].name;
 }
 
 void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,

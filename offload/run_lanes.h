@@ -18,13 +18,24 @@
 
 struct pen_run;
 
+/* How far a lane that is a queue of the device has come (run_queue.c). */
+struct pen_run_queue {
+  pthread_mutex_t lock;
+  pthread_cond_t moved;
+  uint32_t issued, retired; /* last tickets put in, and seen done */
+  bool ended;               /* the step puts no more in */
+  bool broken;              /* the step has failed */
+};
+
 struct pen_run_lane {
   struct pen_run *run;
   enum pen_lane lane;
   struct pen_thread thread;
   struct pen_ticket progress;
   struct pen_store_queue *queue; /* read and write lanes with a store */
-  uint64_t busy_ns;              /* of the running step; its own thread's */
+  struct pen_run_queue device;   /* lanes that are queues of the device */
+  struct pen_thread finisher;    /* of these */
+  uint64_t busy_ns; /* of the running step; of the thread that retires */
 };
 
 struct pen_run {
@@ -35,6 +46,9 @@ struct pen_run {
   struct pen_poison poison;
   void *arena[PEN_TIERS]; /* [PEN_TIER_NVME] stays NULL */
   size_t arena_bytes[PEN_TIERS];
+  size_t pinned_bytes; /* of the host's, where the device asks for that */
+  void *poisoned[PEN_TIERS]; /* the arenas in this machine's memory */
+  const void *tables; /* the workload's, where compute reads */
   struct pen_run_lane lanes[PEN_LANES];
   struct pen_run_update update; /* of the running step */
   struct pen_run_result result;
@@ -61,6 +75,12 @@ void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,
                        void *ret_addresses[PEN_TASK_ACCESSES_MAX]);
 /* The work of a task, waits and tickets aside; not for transfers. */
 int pen_run_task(struct pen_run *run, const struct pen_task *task);
+/* The same for a task of a queue whose guard is on: on success its slots stay
+ * acquired (poison.h) until it is done. */
+int pen_run_task_begin(struct pen_run *run, const struct pen_task *task);
+/* Of the task's block, for messages; "-" where it has none. */
+const char *pen_run_block_name(const struct pen_run *run,
+                               const struct pen_task *task);
 /* For the timeline; ends now. */
 void pen_run_record(struct pen_run_lane *lane, const struct pen_task *task,
                     uint64_t begin_ns);
@@ -74,5 +94,21 @@ pen_run_nth(const struct pen_run *run, enum pen_lane lane, uint32_t n)
 /* A read or write lane through one step: several transfers in flight, issued
  * and retired in order. */
 int pen_run_transfers(struct pen_run_lane *lane);
+
+/* run_queue.c.  Is the lane a queue of the device, whose tasks are put in by one
+ * thread and retired by another? */
+bool pen_run_is_queue(const struct pen_run *run, enum pen_lane lane);
+int pen_run_queue_init(struct pen_run_queue *queue);
+void pen_run_queue_done(struct pen_run_queue *queue);
+/* Before a step, while no lane runs. */
+void pen_run_queue_reset(struct pen_run_queue *queue);
+/* Wakes every waiter for good. */
+void pen_run_queue_break(struct pen_run_queue *queue);
+/* The two threads of such a lane through one step. */
+int pen_run_issue(struct pen_run_lane *lane);
+int pen_run_finish(struct pen_run_lane *lane);
+/* A copy to the device outside of steps, done when it returns. */
+int pen_run_upload_now(struct pen_run *run, void *to, const void *from,
+                       size_t bytes);
 
 #endif

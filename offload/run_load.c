@@ -73,8 +73,30 @@ static int put_weights(struct pen_run *run, uint32_t home, void *weights)
                                        slot->bytes, 0));
   }
   pen_poison_open(&run->poison, home);
-  int rc = run->o.device->upload(slot_address(run, home), weights, slot->bytes);
+  int rc = pen_run_upload_now(run, slot_address(run, home), weights, slot->bytes);
   pen_poison_close(&run->poison, home);
+  return rc;
+}
+
+/* The tables, piece by piece through a slot of the host's; they stay as they
+ * are, so theirs is open for good. */
+static int put_tables(struct pen_run *run)
+{
+  const struct pen_layout *l = run->o.layout;
+  if (l->tables == PEN_NONE)
+    return 0;
+  uint32_t through = l->inputs_host[0];
+  size_t bytes = run->o.workload->tables_bytes, step = l->slots[through].bytes;
+  char *to = slot_address(run, l->tables), *piece = slot_address(run, through);
+  int rc = 0;
+  pen_poison_open(&run->poison, l->tables);
+  pen_poison_open(&run->poison, through);
+  for (size_t done = 0; rc == 0 && done < bytes; done += step) {
+    size_t n = bytes - done < step ? bytes - done : step;
+    memcpy(piece, (const char *)run->o.workload->tables + done, n);
+    rc = pen_run_upload_now(run, to + done, piece, n);
+  }
+  pen_poison_close(&run->poison, through);
   return rc;
 }
 
@@ -84,13 +106,13 @@ int pen_run_load(struct pen_run *run,
                  void *ctx)
 {
   const struct pen_layout *l = run->o.layout;
-  for (size_t b = 0; b < run->o.workload->n_blocks; b++) {
+  int rc = put_tables(run);
+  for (size_t b = 0; rc == 0 && b < run->o.workload->n_blocks; b++) {
     uint32_t home = l->weight_home[b];
     uint32_t slot =
         l->slots[home].tier == PEN_TIER_HOST ? home : l->weight_host.first;
     pen_poison_open(&run->poison, slot);
     void *weights = slot_address(run, slot);
-    int rc = 0;
     for (uint32_t t = l->block_tiles[b]; rc == 0 && t < l->block_tiles[b + 1];
          t++)
       rc = load_tile(run, t, weights, load, ctx);
@@ -101,5 +123,5 @@ int pen_run_load(struct pen_run *run,
       return pen_error_context(rc, "loading block %s",
                                run->o.workload->blocks[b].name);
   }
-  return 0;
+  return rc;
 }

@@ -25,20 +25,28 @@ static int do_gather(struct pen_run *run, const struct pen_task *t,
   return model(run)->gather(model(run)->ctx, t->block, t->micro, at[0], at[1]);
 }
 
+static int do_inputs(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  return model(run)->put_inputs(model(run)->ctx, t->micro, at[0]);
+}
+
 static int do_forward(struct pen_run *run, const struct pen_task *t,
                       void *const *at)
 {
-  void *saved = t->n_accesses > 4 ? at[4] : NULL;
-  return model(run)->forward(model(run)->ctx, t->block, t->micro, at[0], at[1],
-                             at[2], saved, at[3]);
+  struct pen_inputs in = {run->tables, at[0]};
+  void *saved = t->n_accesses > 5 ? at[5] : NULL;
+  return model(run)->forward(model(run)->ctx, t->block, t->micro, &in, at[1],
+                             at[2], at[3], saved, at[4]);
 }
 
 static int do_backward(struct pen_run *run, const struct pen_task *t,
                        void *const *at)
 {
-  const void *saved = t->n_accesses > 5 ? at[5] : NULL;
-  return model(run)->backward(model(run)->ctx, t->block, t->micro, at[0],
-                              at[1], saved, at[2], at[3], at[4]);
+  struct pen_inputs in = {run->tables, at[0]};
+  const void *saved = t->n_accesses > 6 ? at[6] : NULL;
+  return model(run)->backward(model(run)->ctx, t->block, t->micro, &in, at[1],
+                              at[2], saved, at[3], at[4], at[5]);
 }
 
 static int do_head_begin(struct pen_run *run, const struct pen_task *t,
@@ -50,21 +58,24 @@ static int do_head_begin(struct pen_run *run, const struct pen_task *t,
 static int do_head_forward(struct pen_run *run, const struct pen_task *t,
                            void *const *at)
 {
-  return model(run)->head_forward(model(run)->ctx, t->block, t->micro, at[0],
-                                  at[1], at[2], at[3]);
+  struct pen_inputs in = {run->tables, at[0]};
+  return model(run)->head_forward(model(run)->ctx, t->block, t->micro, &in,
+                                  at[1], at[2], at[3], at[4]);
 }
 
 static int do_head_loss(struct pen_run *run, const struct pen_task *t,
                         void *const *at)
 {
-  return model(run)->head_loss(model(run)->ctx, t->micro, at[0], at[1]);
+  struct pen_inputs in = {run->tables, at[0]};
+  return model(run)->head_loss(model(run)->ctx, t->micro, &in, at[1], at[2]);
 }
 
 static int do_head_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
-  return model(run)->head_backward(model(run)->ctx, t->block, t->micro, at[0],
-                                   at[1], at[2], at[3], at[4], at[5]);
+  struct pen_inputs in = {run->tables, at[0]};
+  return model(run)->head_backward(model(run)->ctx, t->block, t->micro, &in,
+                                   at[1], at[2], at[3], at[4], at[5], at[6]);
 }
 
 static int do_head_end(struct pen_run *run, const struct pen_task *t,
@@ -76,8 +87,9 @@ static int do_head_end(struct pen_run *run, const struct pen_task *t,
 static int do_head_logits(struct pen_run *run, const struct pen_task *t,
                           void *const *at)
 {
-  return model(run)->head_logits(model(run)->ctx, t->block, t->micro, at[0],
-                                 at[1], at[2], at[3]);
+  struct pen_inputs in = {run->tables, at[0]};
+  return model(run)->head_logits(model(run)->ctx, t->block, t->micro, &in,
+                                 at[1], at[2], at[3], at[4]);
 }
 
 static int do_scatter(struct pen_run *run, const struct pen_task *t,
@@ -90,21 +102,22 @@ static int do_scatter(struct pen_run *run, const struct pen_task *t,
 static int do_zero(struct pen_run *run, const struct pen_task *t,
                    void *const *at)
 {
-  memset(at[0], 0, run->schedule.accesses[t->first_access].bytes);
+  size_t bytes = run->schedule.accesses[t->first_access].bytes;
+  if (t->lane == PEN_LANE_COMPUTE)
+    return run->o.device->zero(run->o.device, at[0], bytes);
+  memset(at[0], 0, bytes);
   return 0;
 }
 
 static int do_finish(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
-  struct pen_finish_result result = {.chunk_sumsq = at[3]};
+  struct pen_finish_result result = {.chunk_sumsq = at[3], .nonfinite = at[2]};
   const float *extra = t->n_accesses > 4 ? at[4] : NULL;
   int (*finish)(void *, size_t, const float *, const float *, void *,
                 struct pen_finish_result *) =
       t->kind == PEN_TASK_FINISH ? model(run)->finish : model(run)->finish_rows;
-  int rc = finish(model(run)->ctx, t->block, at[0], extra, at[1], &result);
-  *(uint64_t *)at[2] = result.nonfinite;
-  return rc;
+  return finish(model(run)->ctx, t->block, at[0], extra, at[1], &result);
 }
 
 static int do_copy(struct pen_run *run, const struct pen_task *t,
@@ -112,8 +125,8 @@ static int do_copy(struct pen_run *run, const struct pen_task *t,
 {
   size_t bytes = run->schedule.accesses[t->first_access].bytes;
   return t->lane == PEN_LANE_UPLOAD
-             ? run->o.device->upload(at[1], at[0], bytes)
-             : run->o.device->download(at[1], at[0], bytes);
+             ? run->o.device->upload(run->o.device, at[1], at[0], bytes)
+             : run->o.device->download(run->o.device, at[1], at[0], bytes);
 }
 
 static int do_update(struct pen_run *run, const struct pen_task *t,
@@ -174,6 +187,7 @@ static int do_save_block(struct pen_run *run, const struct pen_task *t,
 /* READ, WRITE, READ_TILE and WRITE_TILE are transfers (run_transfers.c). */
 static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_GATHER] = do_gather,
+    [PEN_TASK_INPUTS] = do_inputs,
     [PEN_TASK_FORWARD] = do_forward,
     [PEN_TASK_BACKWARD] = do_backward,
     [PEN_TASK_HEAD_BEGIN] = do_head_begin,
@@ -194,14 +208,23 @@ static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_SAVE_BLOCK] = do_save_block,
 };
 
-int pen_run_task(struct pen_run *run, const struct pen_task *task)
+int pen_run_task_begin(struct pen_run *run, const struct pen_task *task)
 {
-  if (!pen_run_is_on(run, task))
-    return 0;
   void *at[PEN_TASK_ACCESSES_MAX];
   pen_run_addresses(run, task, at);
   pen_poison_acquire(&run->poison, &run->schedule, task);
   int rc = bodies[task->kind](run, task, at);
-  pen_poison_release(&run->poison, &run->schedule, task);
+  if (rc < 0)
+    pen_poison_release(&run->poison, &run->schedule, task);
+  return rc;
+}
+
+int pen_run_task(struct pen_run *run, const struct pen_task *task)
+{
+  if (!pen_run_is_on(run, task))
+    return 0;
+  int rc = pen_run_task_begin(run, task);
+  if (rc == 0)
+    pen_poison_release(&run->poison, &run->schedule, task);
   return rc;
 }

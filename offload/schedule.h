@@ -37,16 +37,18 @@ enum pen_lane {
  * stands for the tier compute reads: the host itself when memory is unified. */
 #define PEN_TASK_LIST(X)                                                      \
   X(GATHER, "gather")             /* r weight(host), w x(host)          */   \
-  X(FORWARD, "forward")           /* r w, r x, w y, w work [, w saved]  */   \
-  X(BACKWARD, "backward")         /* r w, r x, m d, m grad, w work      */   \
-                                  /*   [, r saved]                      */   \
+  X(INPUTS, "inputs")             /* w inputs(host)                     */   \
+  X(FORWARD, "forward")           /* r inputs, r w, r x, w y, w work    */   \
+                                  /*   [, w saved]                      */   \
+  X(BACKWARD, "backward")         /* r inputs, r w, r x, m d, m grad,   */   \
+                                  /*   w work [, r saved]               */   \
   X(HEAD_BEGIN, "head begin")     /* w stats                            */   \
-  X(HEAD_FORWARD, "head forward") /* r w, r x, m stats, w work          */   \
-  X(HEAD_LOSS, "head loss")       /* r stats, w results(part)           */   \
-  X(HEAD_BACKWARD, "head backward") /* r w, r x, r stats, m dx, m grad, */   \
-                                  /*   w work                           */   \
+  X(HEAD_FORWARD, "head forward") /* r inputs, r w, r x, m stats, w work */  \
+  X(HEAD_LOSS, "head loss")       /* r inputs, r stats, w results(part) */   \
+  X(HEAD_BACKWARD, "head backward") /* r inputs, r w, r x, r stats,     */   \
+                                  /*   m dx, m grad, w work             */   \
   X(HEAD_END, "head end")         /* r dx, w d                          */   \
-  X(HEAD_LOGITS, "logits")        /* r w, r x, w logits, w work         */   \
+  X(HEAD_LOGITS, "logits")        /* r inputs, r w, r x, w logits, w work */ \
   X(SCATTER, "scatter")           /* r d(host), m rows sum(host)        */   \
   X(ZERO, "zero")                 /* w slot                             */   \
   X(FINISH, "finish")             /* r grad, w stored, w results(part)x2*/   \

@@ -52,6 +52,12 @@ struct pen_workload {
   size_t stats_bytes; /* running softmax statistics of the head */
   size_t work_bytes;  /* device workspace of any one compute call */
   size_t logits_bytes; /* fp32 logits a PEN_STEP_LOGITS step returns; may be 0 */
+  size_t inputs_bytes; /* what put_inputs writes */
+
+  /* Constant numbers that calls of the compute lane read, in RAM; a device with
+   * memory of its own gets a copy once.  tables_bytes may be 0. */
+  const void *tables;
+  size_t tables_bytes;
 };
 
 static inline bool pen_workload_is_tied(const struct pen_workload *w)
@@ -62,15 +68,24 @@ static inline bool pen_workload_is_tied(const struct pen_workload *w)
 /* Result of finishing a block's gradient. */
 struct pen_finish_result {
   double *chunk_sumsq; /* out, one per PEN_NORM_CHUNK_ELEMS of the block */
-  uint64_t nonfinite;  /* out, elements that are Inf or NaN */
+  uint64_t *nonfinite; /* out, elements that are Inf or NaN */
+};
+
+/* What calls of the compute lane read beside weights and activations, where
+ * they compute. */
+struct pen_inputs {
+  const void *tables; /* the workload's */
+  const void *micro;  /* what put_inputs wrote for the micro-batch */
 };
 
 /* What the model computes.  `micro` counts within the step; the model's `ctx`
  * holds that step's batches.  Every pointer is inside a slot the running task
  * declared.  Weights and activations have the run's dtype (bf16 or fp32).
- * Threads: gather, scatter and finish_rows run on the update lane, all else on
- * the compute lane.  All return 0 or a negative code with its text set; none
- * allocates, blocks or logs. */
+ * Threads: gather, scatter, put_inputs and finish_rows run on the update lane
+ * and read and write RAM; all else is of the compute lane, may return before
+ * its work is done, and touches no array of its slots itself, since they may
+ * lie in a device's memory.  All return 0 or a negative code with its text set;
+ * none allocates, blocks or logs. */
 struct pen_compute {
   void *ctx;
 
@@ -78,35 +93,43 @@ struct pen_compute {
    * rows block; the other rows of x are left alone. */
   int (*gather)(void *ctx, size_t block, size_t micro, const void *w, void *x);
 
+  /* inputs [inputs_bytes] = all that the compute lane's calls need to know of
+   * this micro-batch, as they will get it. */
+  int (*put_inputs)(void *ctx, size_t micro, void *inputs);
+
   /* y = block(x).  saved: block's saved_bytes to fill, or NULL when backward
    * will recompute (or there is none).  y never aliases x. */
-  int (*forward)(void *ctx, size_t block, size_t micro, const void *w,
-                 const void *x, void *y, void *saved, void *work);
+  int (*forward)(void *ctx, size_t block, size_t micro,
+                 const struct pen_inputs *in, const void *w, const void *x,
+                 void *y, void *saved, void *work);
 
   /* d: in dL/dy, out dL/dx, in place.  grad [elems] += dL/dw.  saved NULL:
    * forward is recomputed from x first, giving the same bits. */
-  int (*backward)(void *ctx, size_t block, size_t micro, const void *w,
-                  const void *x, const void *saved, void *d, float *grad,
-                  void *work);
+  int (*backward)(void *ctx, size_t block, size_t micro,
+                  const struct pen_inputs *in, const void *w, const void *x,
+                  const void *saved, void *d, float *grad, void *work);
 
   /* Start of a micro-batch's softmax statistics. */
   int (*head_begin)(void *ctx, size_t micro, float *stats);
   /* Adds one block of the vocabulary to the statistics. */
-  int (*head_forward)(void *ctx, size_t block, size_t micro, const void *w,
+  int (*head_forward)(void *ctx, size_t block, size_t micro,
+                      const struct pen_inputs *in, const void *w,
                       const void *x, float *stats, void *work);
   /* Loss summed over the micro-batch's target tokens. */
-  int (*head_loss)(void *ctx, size_t micro, const float *stats,
-                   double *ret_loss);
+  int (*head_loss)(void *ctx, size_t micro, const struct pen_inputs *in,
+                   const float *stats, double *ret_loss);
   /* dx (+)= of this block (first block of the head overwrites);
    * grad [elems] += dL/dw.  Gradients are of the SUMMED loss. */
-  int (*head_backward)(void *ctx, size_t block, size_t micro, const void *w,
+  int (*head_backward)(void *ctx, size_t block, size_t micro,
+                       const struct pen_inputs *in, const void *w,
                        const void *x, const float *stats, float *dx,
                        float *grad, void *work);
   /* d = dx rounded to the activations' dtype. */
   int (*head_end)(void *ctx, size_t micro, const float *dx, void *d);
   /* Fills this block's columns of the logits the caller asked for. */
-  int (*head_logits)(void *ctx, size_t block, size_t micro, const void *w,
-                     const void *x, float *logits, void *work);
+  int (*head_logits)(void *ctx, size_t block, size_t micro,
+                     const struct pen_inputs *in, const void *w, const void *x,
+                     float *logits, void *work);
 
   /* grad [elems] += the rows of d whose token lies in this rows block, in token
    * order. */

@@ -34,17 +34,22 @@ typedef float elem_t;
 
 #define pen_cpu_rmsnorm PEN_CPU_NAME(pen_cpu_rmsnorm)
 #define pen_cpu_rmsnorm_backward PEN_CPU_NAME(pen_cpu_rmsnorm_backward)
+#define pen_cpu_layernorm PEN_CPU_NAME(pen_cpu_layernorm)
+#define pen_cpu_layernorm_backward PEN_CPU_NAME(pen_cpu_layernorm_backward)
 #define pen_cpu_rope PEN_CPU_NAME(pen_cpu_rope)
 #define pen_cpu_attention PEN_CPU_NAME(pen_cpu_attention)
 #define pen_cpu_attention_backward PEN_CPU_NAME(pen_cpu_attention_backward)
 #define pen_cpu_attention_cached PEN_CPU_NAME(pen_cpu_attention_cached)
-#define pen_cpu_swiglu PEN_CPU_NAME(pen_cpu_swiglu)
-#define pen_cpu_swiglu_backward PEN_CPU_NAME(pen_cpu_swiglu_backward)
+#define pen_cpu_glu PEN_CPU_NAME(pen_cpu_glu)
+#define pen_cpu_glu_backward PEN_CPU_NAME(pen_cpu_glu_backward)
+#define pen_cpu_softcap PEN_CPU_NAME(pen_cpu_softcap)
+#define pen_cpu_softcap_backward PEN_CPU_NAME(pen_cpu_softcap_backward)
 #define pen_cpu_embed PEN_CPU_NAME(pen_cpu_embed)
 #define pen_cpu_embed_backward PEN_CPU_NAME(pen_cpu_embed_backward)
 #define pen_cpu_bias PEN_CPU_NAME(pen_cpu_bias)
 #define pen_cpu_bias_backward PEN_CPU_NAME(pen_cpu_bias_backward)
 #define pen_cpu_add PEN_CPU_NAME(pen_cpu_add)
+#define pen_cpu_add_f32 PEN_CPU_NAME(pen_cpu_add_f32)
 #define pen_cpu_xent_begin PEN_CPU_NAME(pen_cpu_xent_begin)
 #define pen_cpu_xent_add PEN_CPU_NAME(pen_cpu_xent_add)
 #define pen_cpu_xent_loss PEN_CPU_NAME(pen_cpu_xent_loss)
@@ -56,16 +61,27 @@ typedef float elem_t;
 
 /* See ops.h. */
 void pen_cpu_rmsnorm(struct pen_stream *s, const struct pen_heads *shape,
-                     const void *x, size_t ldx, const void *w, float eps,
-                     void *y, size_t ldy, float *rstd);
+                     const void *x, size_t ldx, const void *w, float w_plus,
+                     float eps, void *y, size_t ldy, float *rstd);
 void pen_cpu_rmsnorm_backward(struct pen_stream *s,
                               const struct pen_heads *shape, const void *dy,
                               size_t lddy, enum pen_elem dy_elem,
                               const void *x, size_t ldx, const void *w,
-                              const float *rstd, void *dx, size_t lddx,
-                              bool accumulate, float *dw, float *partials);
-void pen_cpu_rope(struct pen_stream *s, const struct pen_heads *shape, void *x,
-                  size_t ldx, const uint32_t *positions, const float *cosines,
+                              float w_plus, const float *rstd, void *dx,
+                              size_t lddx, bool accumulate, float *dw,
+                              float *partials);
+void pen_cpu_layernorm(struct pen_stream *s, size_t rows, size_t dim,
+                       const void *x, const void *w, const void *b, float eps,
+                       void *y, float *mean, float *rstd);
+void pen_cpu_layernorm_backward(struct pen_stream *s, size_t rows, size_t dim,
+                                const void *dy, enum pen_elem dy_elem,
+                                const void *x, const void *w,
+                                const float *mean, const float *rstd, void *dx,
+                                bool accumulate, float *dw, float *db,
+                                float *partials);
+void pen_cpu_rope(struct pen_stream *s, const struct pen_heads *shape,
+                  size_t rotary, void *x, size_t ldx,
+                  const uint32_t *positions, const float *cosines,
                   const float *sines, bool inverse);
 void pen_cpu_attention(struct pen_stream *s, const struct pen_attention *a,
                        const void *q, const void *k, const void *v, void *o,
@@ -79,17 +95,24 @@ void pen_cpu_attention_cached(struct pen_stream *s,
                               const struct pen_attention_cache *a,
                               const void *q, const void *k, const void *v,
                               void *keys, void *values, void *o);
-void pen_cpu_swiglu(struct pen_stream *s, size_t rows, size_t cols,
-                    const void *gate, const void *up, size_t ld, void *y);
-void pen_cpu_swiglu_backward(struct pen_stream *s, size_t rows, size_t cols,
-                             const void *dy, const void *gate, const void *up,
-                             size_t ld, void *dgate, void *dup);
+void pen_cpu_glu(struct pen_stream *s, enum pen_activation f, size_t rows,
+                 size_t cols, const void *gate, const void *up, size_t ld,
+                 void *y);
+void pen_cpu_glu_backward(struct pen_stream *s, enum pen_activation f,
+                          size_t rows, size_t cols, const void *dy,
+                          const void *gate, const void *up, size_t ld,
+                          void *dgate, void *dup);
+void pen_cpu_softcap(struct pen_stream *s, size_t rows, size_t cols, float cap,
+                     float *x, size_t ld);
+void pen_cpu_softcap_backward(struct pen_stream *s, size_t rows, size_t cols,
+                              float cap, const float *y, size_t ld, void *d);
 void pen_cpu_embed(struct pen_stream *s, const uint32_t *ids, size_t tokens,
-                   size_t first_row, size_t rows, size_t dim,
+                   size_t first_row, size_t rows, size_t dim, float scale,
                    const void *table, void *x);
 void pen_cpu_embed_backward(struct pen_stream *s, const uint32_t *ids,
                             size_t tokens, size_t first_row, size_t rows,
-                            size_t dim, const void *d, float *grad);
+                            size_t dim, float scale, const void *d,
+                            float *grad);
 void pen_cpu_bias(struct pen_stream *s, size_t rows, size_t cols, void *x,
                   size_t ld, const void *b);
 void pen_cpu_bias_backward(struct pen_stream *s, size_t rows, size_t cols,
@@ -97,6 +120,7 @@ void pen_cpu_bias_backward(struct pen_stream *s, size_t rows, size_t cols,
                            float *partials);
 void pen_cpu_add(struct pen_stream *s, size_t n, const void *a, const void *b,
                  void *y);
+void pen_cpu_add_f32(struct pen_stream *s, size_t n, const float *x, void *y);
 void pen_cpu_xent_begin(struct pen_stream *s, size_t tokens, float *stats);
 void pen_cpu_xent_add(struct pen_stream *s, const struct pen_logits *shape,
                       const float *logits, float *stats);

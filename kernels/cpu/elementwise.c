@@ -1,4 +1,4 @@
-/* elementwise.c: rope, swiglu, bias, residual add, embedding rows, casts.
+/* elementwise.c: rope, bias, residual add, embedding rows, casts.
  *
  * Pool items are ranges of rows (or of elements), or of columns where rows are
  * accumulated in order.  Disadvantage: each is a pass over memory of its own;
@@ -24,6 +24,7 @@ static size_t n_items(size_t n, size_t per_item)
 
 struct rope_args {
   struct pen_heads shape;
+  size_t rotary;
   elem_t *x;
   size_t ldx;
   const uint32_t *positions;
@@ -47,7 +48,7 @@ static void rope_vector(elem_t *x, size_t half, const float *cosines,
 static void rope_rows(void *ctx, size_t item, size_t worker)
 {
   const struct rope_args *g = ctx;
-  size_t half = g->shape.dim / 2;
+  size_t half = g->rotary / 2;
   size_t per_item = rows_per_item(g->shape.heads * g->shape.dim);
   size_t end = PEN_MIN(g->shape.tokens, (item + 1) * per_item);
   v16 sign = v16_set1(g->inverse ? -1 : 1);
@@ -58,79 +59,15 @@ static void rope_rows(void *ctx, size_t item, size_t worker)
                   g->sines + g->positions[t] * half, sign);
 }
 
-void pen_cpu_rope(struct pen_stream *s, const struct pen_heads *shape, void *x,
-                  size_t ldx, const uint32_t *positions, const float *cosines,
+void pen_cpu_rope(struct pen_stream *s, const struct pen_heads *shape,
+                  size_t rotary, void *x, size_t ldx,
+                  const uint32_t *positions, const float *cosines,
                   const float *sines, bool inverse)
 {
-  struct rope_args g = {*shape, x, ldx, positions, cosines, sines, inverse};
+  struct rope_args g = {*shape,    rotary,  x,     ldx,
+                        positions, cosines, sines, inverse};
   size_t per_item = rows_per_item(shape->heads * shape->dim);
   pen_stream_run(s, n_items(shape->tokens, per_item), rope_rows, &g);
-}
-
-/* ---- swiglu ---- */
-
-struct swiglu_args {
-  size_t rows, cols, ld;
-  const elem_t *gate, *up, *dy;
-  elem_t *y, *dgate, *dup;
-};
-
-PEN_INLINE v16 sigmoid(v16 x)
-{
-  v16 one = v16_set1(1);
-  return v16_div(one, v16_add(one, v16_exp(v16_sub(v16_set1(0), x))));
-}
-
-static void swiglu_rows(void *ctx, size_t item, size_t worker)
-{
-  const struct swiglu_args *g = ctx;
-  size_t per_item = rows_per_item(g->cols);
-  size_t end = PEN_MIN(g->rows, (item + 1) * per_item);
-  for (size_t t = item * per_item; t < end; t++)
-    for (size_t i = 0; i < g->cols; i += 16) {
-      size_t n = PEN_LEFT(g->cols, i), at = t * g->ld + i;
-      v16 a = elem_load_n(g->gate + at, n), b = elem_load_n(g->up + at, n);
-      v16 y = v16_mul(v16_mul(a, sigmoid(a)), b);
-      elem_store_n(g->y + t * g->cols + i, y, n);
-    }
-}
-
-void pen_cpu_swiglu(struct pen_stream *s, size_t rows, size_t cols,
-                    const void *gate, const void *up, size_t ld, void *y)
-{
-  struct swiglu_args g = {.rows = rows, .cols = cols, .ld = ld,
-                          .gate = gate, .up = up, .y = y};
-  pen_stream_run(s, n_items(rows, rows_per_item(cols)), swiglu_rows, &g);
-}
-
-/* With g = sigmoid(a): d silu(a)/da = g (1 + a (1 - g)). */
-static void swiglu_backward_rows(void *ctx, size_t item, size_t worker)
-{
-  const struct swiglu_args *g = ctx;
-  size_t per_item = rows_per_item(g->cols);
-  size_t end = PEN_MIN(g->rows, (item + 1) * per_item);
-  v16 one = v16_set1(1);
-  for (size_t t = item * per_item; t < end; t++)
-    for (size_t i = 0; i < g->cols; i += 16) {
-      size_t n = PEN_LEFT(g->cols, i), at = t * g->ld + i;
-      v16 a = elem_load_n(g->gate + at, n), b = elem_load_n(g->up + at, n);
-      v16 dy = elem_load_n(g->dy + t * g->cols + i, n);
-      v16 sig = sigmoid(a);
-      v16 slope = v16_mul(sig, v16_muladd(one, a, v16_sub(one, sig)));
-      elem_store_n(g->dgate + at, v16_mul(v16_mul(dy, b), slope), n);
-      elem_store_n(g->dup + at, v16_mul(dy, v16_mul(a, sig)), n);
-    }
-}
-
-void pen_cpu_swiglu_backward(struct pen_stream *s, size_t rows, size_t cols,
-                             const void *dy, const void *gate, const void *up,
-                             size_t ld, void *dgate, void *dup)
-{
-  struct swiglu_args g = {.rows = rows, .cols = cols, .ld = ld,
-                          .gate = gate, .up = up, .dy = dy,
-                          .dgate = dgate, .dup = dup};
-  pen_stream_run(s, n_items(rows, rows_per_item(cols)),
-               swiglu_backward_rows, &g);
 }
 
 /* ---- embedding ---- */
@@ -138,6 +75,7 @@ void pen_cpu_swiglu_backward(struct pen_stream *s, size_t rows, size_t cols,
 struct embed_args {
   const uint32_t *ids;
   size_t tokens, first_row, rows, dim;
+  float scale;
   const elem_t *table, *d;
   elem_t *x;
   float *grad;
@@ -148,20 +86,24 @@ static void embed_rows(void *ctx, size_t item, size_t worker)
   const struct embed_args *g = ctx;
   size_t per_item = rows_per_item(g->dim);
   size_t end = PEN_MIN(g->tokens, (item + 1) * per_item);
+  v16 scale = v16_set1(g->scale);
   for (size_t t = item * per_item; t < end; t++) {
     size_t row = (size_t)g->ids[t] - g->first_row; /* wraps below first_row */
-    if (row < g->rows)
-      memcpy(g->x + t * g->dim, g->table + row * g->dim,
-             g->dim * sizeof(elem_t));
+    for (size_t i = 0; i < g->dim && row < g->rows; i += 16) {
+      size_t n = PEN_LEFT(g->dim, i);
+      v16 a = elem_load_n(g->table + row * g->dim + i, n);
+      elem_store_n(g->x + t * g->dim + i, v16_mul(scale, a), n);
+    }
   }
 }
 
 void pen_cpu_embed(struct pen_stream *s, const uint32_t *ids, size_t tokens,
-                   size_t first_row, size_t rows, size_t dim,
+                   size_t first_row, size_t rows, size_t dim, float scale,
                    const void *table, void *x)
 {
   struct embed_args g = {.ids = ids, .tokens = tokens, .first_row = first_row,
-                         .rows = rows, .dim = dim, .table = table, .x = x};
+                         .rows = rows, .dim = dim, .scale = scale,
+                         .table = table, .x = x};
   pen_stream_run(s, n_items(tokens, rows_per_item(dim)), embed_rows, &g);
 }
 
@@ -173,6 +115,7 @@ static void embed_backward_columns(void *ctx, size_t item, size_t worker)
   const struct embed_args *g = ctx;
   size_t begin = item * ORDERED_COLS;
   size_t end = PEN_MIN(g->dim, begin + ORDERED_COLS);
+  v16 scale = v16_set1(g->scale);
   for (size_t t = 0; t < g->tokens; t++) {
     size_t row = (size_t)g->ids[t] - g->first_row;
     if (row >= g->rows)
@@ -181,18 +124,20 @@ static void embed_backward_columns(void *ctx, size_t item, size_t worker)
     float *grad = g->grad + row * g->dim;
     for (size_t i = begin; i < end; i += 16) {
       size_t n = PEN_LEFT(end, i);
-      v16_store_n(grad + i,
-                  v16_add(v16_load_n(grad + i, n), elem_load_n(d + i, n)), n);
+      v16 a = v16_mul(scale, elem_load_n(d + i, n));
+      v16_store_n(grad + i, v16_add(v16_load_n(grad + i, n), a), n);
     }
   }
 }
 
 void pen_cpu_embed_backward(struct pen_stream *s, const uint32_t *ids,
                             size_t tokens, size_t first_row, size_t rows,
-                            size_t dim, const void *d, float *grad)
+                            size_t dim, float scale, const void *d,
+                            float *grad)
 {
   struct embed_args g = {.ids = ids, .tokens = tokens, .first_row = first_row,
-                         .rows = rows, .dim = dim, .d = d, .grad = grad};
+                         .rows = rows, .dim = dim, .scale = scale, .d = d,
+                         .grad = grad};
   pen_stream_run(s, n_items(dim, ORDERED_COLS), embed_backward_columns, &g);
 }
 
@@ -276,6 +221,23 @@ void pen_cpu_add(struct pen_stream *s, size_t n, const void *a, const void *b,
 {
   struct flat_args g = {.n = n, .a = a, .b = b, .y = y};
   pen_stream_run(s, n_items(n, ITEM_ELEMS), add_range, &g);
+}
+
+static void add_f32_range(void *ctx, size_t item, size_t worker)
+{
+  const struct flat_args *g = ctx;
+  size_t end = PEN_MIN(g->n, (item + 1) * ITEM_ELEMS);
+  for (size_t i = item * ITEM_ELEMS; i < end; i += 16) {
+    size_t n = PEN_LEFT(end, i);
+    v16 sum = v16_add(elem_load_n(g->y + i, n), v16_load_n(g->x + i, n));
+    elem_store_n(g->y + i, sum, n);
+  }
+}
+
+void pen_cpu_add_f32(struct pen_stream *s, size_t n, const float *x, void *y)
+{
+  struct flat_args g = {.n = n, .x = x, .y = y};
+  pen_stream_run(s, n_items(n, ITEM_ELEMS), add_f32_range, &g);
 }
 
 static void from_f32_range(void *ctx, size_t item, size_t worker)

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "offload/device.h"
+#include "kernels/device.h"
 #include "src/bench/bench.h"
 
 struct pass {
@@ -81,7 +81,8 @@ double pen_bench_update_pass(struct pen_pool *pool, size_t n, float *a,
 static double copy_pass(const struct pass *pass)
 {
   uint64_t begin = pen_clock_ns();
-  pen_device_host_discrete.upload(pass->b, pass->a, pass->n * sizeof(float));
+  pen_device_host_discrete.upload(&pen_device_host_discrete, pass->b, pass->a,
+                                  pass->n * sizeof(float));
   return (double)(pen_clock_ns() - begin) * 1e-9;
 }
 

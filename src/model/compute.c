@@ -1,15 +1,14 @@
 /* compute.c: struct pen_compute over layers, final norm, head and embedding.
  *
- * gather, scatter and finish_rows run on the update lane, all else on the
- * compute lane; the two share only what is constant during a step.  Nothing
+ * gather, scatter, put_inputs and finish_rows run on the update lane, all else
+ * on the compute lane; the two share only what is constant during a step.  Nothing
  * here allocates.  Disadvantage: which kind a block is, is looked up per
  * call. */
 #include "src/model/compute.h"
 
-#include <stdatomic.h>
+#include <string.h>
 
 #include "base/error.h"
-#include "kernels/gradient.h"
 #include "src/model/head.h"
 
 static const struct pen_param_block *info_of(const struct pen_model *m,
@@ -25,8 +24,8 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   struct pen_model *m = ctx;
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
-  m->ops->embed(&m->update_stream, b->ids, b->tokens, info->row_begin,
-                info->rows, m->layer.hidden, w, x);
+  m->host_ops->embed(&m->update_stream, b->ids, b->tokens, info->row_begin,
+                     info->rows, m->layer.hidden, 1, w, x);
   return pen_stream_take_status(&m->update_stream);
 }
 
@@ -36,9 +35,32 @@ static int scatter(void *ctx, size_t block, size_t micro, const void *d,
   struct pen_model *m = ctx;
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
-  m->ops->embed_backward(&m->update_stream, b->ids, b->tokens, info->row_begin,
-                         info->rows, m->layer.hidden, d, grad);
+  m->host_ops->embed_backward(&m->update_stream, b->ids, b->tokens,
+                              info->row_begin, info->rows, m->layer.hidden, 1,
+                              d, grad);
   return pen_stream_take_status(&m->update_stream);
+}
+
+/* ---- inputs ---- */
+
+static void *at(const void *base, size_t bytes)
+{
+  return (char *)(uintptr_t)base + bytes;
+}
+
+static int put_inputs(void *ctx, size_t micro, void *inputs)
+{
+  struct pen_model *m = ctx;
+  const struct pen_compute_micro *b = &m->micros[micro];
+  memcpy(at(inputs, m->positions_at), b->positions,
+         b->tokens * sizeof *b->positions);
+  memcpy(at(inputs, m->first_key_at), b->first_key,
+         b->tokens * sizeof *b->first_key);
+  memcpy(at(inputs, m->targets_at), b->targets,
+         b->tokens * sizeof *b->targets);
+  memcpy(at(inputs, m->logit_rows_at), b->logit_rows,
+         b->n_logit_rows * sizeof *b->logit_rows);
+  return 0;
 }
 
 /* ---- body ---- */
@@ -57,16 +79,18 @@ static struct pen_layer_cache layer_cache(struct pen_model *m, size_t block,
 }
 
 static struct pen_layer_call layer_call(struct pen_model *m, size_t block,
-                                        size_t micro, const void *w,
-                                        void *work)
+                                        size_t micro,
+                                        const struct pen_inputs *in,
+                                        const void *w, void *work)
 {
   const struct pen_compute_micro *b = &m->micros[micro];
   struct pen_layer_call c = {
       .layer = &m->layer, .ops = m->ops, .stream = &m->stream,
       .role_offset = info_of(m, block)->role_offset, .tokens = b->tokens,
-      .positions = b->positions, .first_key = b->first_key,
-      .cosines = m->cosines, .sines = m->sines,
-      .cache = layer_cache(m, block, b), .w = w, .work = work};
+      .positions = at(in->micro, m->positions_at),
+      .first_key = at(in->micro, m->first_key_at), .cosines = in->tables,
+      .sines = at(in->tables, m->sines_at), .cache = layer_cache(m, block, b),
+      .w = w, .work = work};
   return c;
 }
 
@@ -77,7 +101,7 @@ static void final_norm(struct pen_model *m, size_t micro, const void *w,
 {
   const struct pen_layer *l = &m->layer;
   struct pen_heads shape = {m->micros[micro].tokens, 1, l->hidden};
-  m->ops->rmsnorm(&m->stream, &shape, x, l->hidden, w, l->eps, y, l->hidden,
+  m->ops->rmsnorm(&m->stream, &shape, x, l->hidden, w, 0, l->eps, y, l->hidden,
                   (float *)((char *)work + l->work[PEN_WORK_RSTD].offset));
 }
 
@@ -90,34 +114,35 @@ static void final_norm_backward(struct pen_model *m, size_t micro,
   final_norm(m, micro, w, x, (char *)work + l->work[PEN_WORK_NORM].offset,
              work);
   m->ops->rmsnorm_backward(
-      &m->stream, &shape, d, l->hidden, l->elem, x, l->hidden, w,
+      &m->stream, &shape, d, l->hidden, l->elem, x, l->hidden, w, 0,
       (const float *)((char *)work + l->work[PEN_WORK_RSTD].offset), d,
       l->hidden, false, grad,
       (float *)((char *)work + l->work[PEN_WORK_PARTIALS].offset));
 }
 
-static int forward(void *ctx, size_t block, size_t micro, const void *w,
-                   const void *x, void *y, void *saved, void *work)
+static int forward(void *ctx, size_t block, size_t micro,
+                   const struct pen_inputs *in, const void *w, const void *x,
+                   void *y, void *saved, void *work)
 {
   struct pen_model *m = ctx;
   if (info_of(m, block)->kind == PEN_BLOCK_FINAL_NORM) {
     final_norm(m, micro, w, x, y, work);
   } else {
-    struct pen_layer_call c = layer_call(m, block, micro, w, work);
+    struct pen_layer_call c = layer_call(m, block, micro, in, w, work);
     pen_layer_forward(&c, x, y, saved);
   }
   return pen_stream_take_status(&m->stream);
 }
 
-static int backward(void *ctx, size_t block, size_t micro, const void *w,
-                    const void *x, const void *saved, void *d, float *grad,
-                    void *work)
+static int backward(void *ctx, size_t block, size_t micro,
+                    const struct pen_inputs *in, const void *w, const void *x,
+                    const void *saved, void *d, float *grad, void *work)
 {
   struct pen_model *m = ctx;
   if (info_of(m, block)->kind == PEN_BLOCK_FINAL_NORM) {
     final_norm_backward(m, micro, w, x, d, grad, work);
   } else {
-    struct pen_layer_call c = layer_call(m, block, micro, w, work);
+    struct pen_layer_call c = layer_call(m, block, micro, in, w, work);
     pen_layer_backward(&c, x, saved, d, grad);
   }
   return pen_stream_take_status(&m->stream);
@@ -126,8 +151,10 @@ static int backward(void *ctx, size_t block, size_t micro, const void *w,
 /* ---- head ---- */
 
 static struct pen_head_call head_call(struct pen_model *m, size_t block,
-                                      size_t micro, const void *w,
-                                      const void *x, void *work)
+                                      size_t micro,
+                                      const struct pen_inputs *in,
+                                      const void *w, const void *x,
+                                      void *work)
 {
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
@@ -135,7 +162,7 @@ static struct pen_head_call head_call(struct pen_model *m, size_t block,
       .ops = m->ops, .stream = &m->stream, .hidden = m->layer.hidden,
       .first_id = info->row_begin, .n_ids = info->rows_valid,
       .is_first = block == m->workload.head_begin, .tokens = b->tokens,
-      .targets = b->targets, .w = w, .x = x, .work = work};
+      .targets = at(in->micro, m->targets_at), .w = w, .x = x, .work = work};
   return c;
 }
 
@@ -146,30 +173,33 @@ static int head_begin(void *ctx, size_t micro, float *stats)
   return pen_stream_take_status(&m->stream);
 }
 
-static int head_forward(void *ctx, size_t block, size_t micro, const void *w,
+static int head_forward(void *ctx, size_t block, size_t micro,
+                        const struct pen_inputs *in, const void *w,
                         const void *x, float *stats, void *work)
 {
   struct pen_model *m = ctx;
-  struct pen_head_call c = head_call(m, block, micro, w, x, work);
+  struct pen_head_call c = head_call(m, block, micro, in, w, x, work);
   pen_head_forward(&c, stats);
   return pen_stream_take_status(&m->stream);
 }
 
-static int head_loss(void *ctx, size_t micro, const float *stats,
-                     double *ret_loss)
+static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
+                     const float *stats, double *ret_loss)
 {
   struct pen_model *m = ctx;
   const struct pen_compute_micro *b = &m->micros[micro];
-  m->ops->xent_loss(&m->stream, b->tokens, b->targets, stats, ret_loss);
+  m->ops->xent_loss(&m->stream, b->tokens, at(in->micro, m->targets_at), stats,
+                    ret_loss);
   return pen_stream_take_status(&m->stream);
 }
 
-static int head_backward(void *ctx, size_t block, size_t micro, const void *w,
+static int head_backward(void *ctx, size_t block, size_t micro,
+                         const struct pen_inputs *in, const void *w,
                          const void *x, const float *stats, float *dx,
                          float *grad, void *work)
 {
   struct pen_model *m = ctx;
-  struct pen_head_call c = head_call(m, block, micro, w, x, work);
+  struct pen_head_call c = head_call(m, block, micro, in, w, x, work);
   pen_head_backward(&c, stats, dx, grad);
   return pen_stream_take_status(&m->stream);
 }
@@ -182,60 +212,28 @@ static int head_end(void *ctx, size_t micro, const float *dx, void *d)
   return pen_stream_take_status(&m->stream);
 }
 
-static int head_logits(void *ctx, size_t block, size_t micro, const void *w,
+static int head_logits(void *ctx, size_t block, size_t micro,
+                       const struct pen_inputs *in, const void *w,
                        const void *x, float *logits, void *work)
 {
   struct pen_model *m = ctx;
   const struct pen_compute_micro *b = &m->micros[micro];
-  struct pen_head_call c = head_call(m, block, micro, w, x, work);
-  pen_head_logits(&c, b->logit_rows, b->n_logit_rows, logits,
+  struct pen_head_call c = head_call(m, block, micro, in, w, x, work);
+  pen_head_logits(&c, at(in->micro, m->logit_rows_at), b->n_logit_rows, logits,
                   m->params->config.vocab_size);
   return pen_stream_take_status(&m->stream);
 }
 
 /* ---- finishing a gradient ---- */
 
-struct finish_args {
-  const struct pen_model *model;
-  size_t elems;
-  const float *grad, *extra;
-  void *stored;
-  double *chunk_sumsq;
-  atomic_uint_fast64_t nonfinite; /* added to by workers, read after them */
-};
-
-static void finish_chunk(void *ctx, size_t item, size_t worker)
-{
-  struct finish_args *g = ctx;
-  enum pen_isa isa = g->model->options.isa;
-  size_t begin = item * PEN_NORM_CHUNK_ELEMS, n = g->elems - begin;
-  const float *extra = g->extra ? g->extra + begin : NULL;
-  uint64_t bad;
-  if (n > PEN_NORM_CHUNK_ELEMS)
-    n = PEN_NORM_CHUNK_ELEMS;
-  if (g->model->options.elem == PEN_ELEM_BF16)
-    bad = pen_gradient_finish_bf16(isa, n, PEN_NORM_CHUNK_ELEMS,
-                                   g->grad + begin, extra,
-                                   (uint16_t *)g->stored + begin,
-                                   g->chunk_sumsq + item);
-  else
-    bad = pen_gradient_finish_f32(isa, n, PEN_NORM_CHUNK_ELEMS,
-                                  g->grad + begin, extra,
-                                  (float *)g->stored + begin,
-                                  g->chunk_sumsq + item);
-  atomic_fetch_add(&g->nonfinite, bad);
-}
-
-static int finish_on(struct pen_stream *s, struct pen_model *m, size_t block,
+static int finish_on(struct pen_stream *s, const struct pen_ops *ops,
+                     const struct pen_model *m, size_t block,
                      const float *grad, const float *extra, void *stored,
                      struct pen_finish_result *result)
 {
-  struct finish_args g = {.model = m, .elems = m->params->blocks[block].elems,
-                          .grad = grad, .extra = extra, .stored = stored,
-                          .chunk_sumsq = result->chunk_sumsq, .nonfinite = 0};
-  size_t chunks = (g.elems + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS;
-  pen_stream_run(s, chunks, finish_chunk, &g);
-  result->nonfinite = atomic_load(&g.nonfinite);
+  ops->gradient_finish(s, m->params->blocks[block].elems, PEN_NORM_CHUNK_ELEMS,
+                       grad, extra, stored, result->chunk_sumsq,
+                       result->nonfinite);
   return pen_stream_take_status(s);
 }
 
@@ -244,7 +242,7 @@ static int finish(void *ctx, size_t block, const float *grad,
                   struct pen_finish_result *result)
 {
   struct pen_model *m = ctx;
-  return finish_on(&m->stream, m, block, grad, extra, stored, result);
+  return finish_on(&m->stream, m->ops, m, block, grad, extra, stored, result);
 }
 
 static int finish_rows(void *ctx, size_t block, const float *grad,
@@ -252,13 +250,14 @@ static int finish_rows(void *ctx, size_t block, const float *grad,
                        struct pen_finish_result *result)
 {
   struct pen_model *m = ctx;
-  return finish_on(&m->update_stream, m, block, grad, extra, stored, result);
+  return finish_on(&m->update_stream, m->host_ops, m, block, grad, extra,
+                   stored, result);
 }
 
 void pen_compute_init(struct pen_model *model)
 {
   model->compute = (struct pen_compute){
-      .ctx = model, .gather = gather, .forward = forward,
+      .ctx = model, .gather = gather, .put_inputs = put_inputs, .forward = forward,
       .backward = backward, .head_begin = head_begin,
       .head_forward = head_forward, .head_loss = head_loss,
       .head_backward = head_backward, .head_end = head_end,

@@ -22,11 +22,14 @@ struct pen_model {
   struct pen_model_options options;
   struct pen_workload workload;
   struct pen_compute compute;
-  const struct pen_ops *ops;
+  const struct pen_ops *ops;      /* of the compute lane */
+  const struct pen_ops *host_ops; /* of the update lane */
   struct pen_layer layer;
   struct pen_stream stream;        /* compute lane */
   struct pen_stream update_stream; /* update lane; no scratch, no products */
-  float *cosines, *sines;          /* [max_positions, head_dim / 2] */
+  float *cosines, *sines; /* [max_positions, head_dim / 2]; the tables */
+  /* Bytes from the beginning of a micro-batch's inputs, and of the tables: */
+  size_t positions_at, first_key_at, targets_at, logit_rows_at, sines_at;
   char *cache;        /* per layer keys, then values; NULL: none */
   size_t cache_bytes; /* of one of these */
   struct pen_compute_micro *micros; /* [max_micros] */

@@ -108,7 +108,7 @@ void pen_head_logits(const struct pen_head_call *c, const uint32_t *rows,
 {
   for (size_t r0 = 0; r0 < n_rows; r0 += PEN_HEAD_CHUNK_TOKENS) {
     size_t n = min_size(PEN_HEAD_CHUNK_TOKENS, n_rows - r0);
-    c->ops->embed(c->stream, rows + r0, n, 0, c->tokens, c->hidden, c->x,
+    c->ops->embed(c->stream, rows + r0, n, 0, c->tokens, c->hidden, 1, c->x,
                   c->work);
     logits_of(c, c->work, n, 0, c->n_ids, logits + r0 * ld + c->first_id, ld);
   }

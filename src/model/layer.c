@@ -94,8 +94,8 @@ static void norm(const struct pen_layer_call *c, enum pen_param_role role,
 {
   size_t dim = c->layer->hidden;
   struct pen_heads shape = {c->tokens, 1, dim};
-  c->ops->rmsnorm(c->stream, &shape, x, dim, weight(c, role), c->layer->eps, y,
-                  dim, work_at(c, PEN_WORK_RSTD));
+  c->ops->rmsnorm(c->stream, &shape, x, dim, weight(c, role), 0, c->layer->eps,
+                  y, dim, work_at(c, PEN_WORK_RSTD));
 }
 
 /* d += gradient of x, where the workspace's product is that of norm(x). */
@@ -107,7 +107,7 @@ static void norm_backward(const struct pen_layer_call *c,
   struct pen_heads shape = {c->tokens, 1, dim};
   c->ops->rmsnorm_backward(
       c->stream, &shape, work_at(c, PEN_WORK_PRODUCT), dim, PEN_ELEM_F32, x,
-      dim, weight(c, role), work_at(c, PEN_WORK_RSTD), d, dim, true,
+      dim, weight(c, role), 0, work_at(c, PEN_WORK_RSTD), d, dim, true,
       grad + c->role_offset[role], work_at(c, PEN_WORK_PARTIALS));
 }
 
@@ -140,9 +140,9 @@ static void norm_qk(const struct pen_layer_call *c, void *saved)
   struct pen_heads k = {c->tokens, l->kv_heads, l->head_dim};
   size_t k_col = l->heads * l->head_dim;
   c->ops->rmsnorm(c->stream, &q, raw, l->qkv_width, weight(c, PEN_ROLE_Q_NORM),
-                  l->eps, normed, l->qk_width, rstd);
+                  0, l->eps, normed, l->qk_width, rstd);
   c->ops->rmsnorm(c->stream, &k, column(c, raw, k_col), l->qkv_width,
-                  weight(c, PEN_ROLE_K_NORM), l->eps, column(c, normed, k_col),
+                  weight(c, PEN_ROLE_K_NORM), 0, l->eps, column(c, normed, k_col),
                   l->qk_width, rstd + c->tokens * l->heads);
 }
 
@@ -159,11 +159,11 @@ static void norm_qk_backward(const struct pen_layer_call *c, const void *saved,
   size_t k_col = l->heads * l->head_dim, ld = l->qkv_width;
   void *dk = column(c, dqk, k_col);
   c->ops->rmsnorm_backward(c->stream, &q, dqk, ld, l->elem, raw, ld,
-                           weight(c, PEN_ROLE_Q_NORM), rstd, dqk, ld, false,
+                           weight(c, PEN_ROLE_Q_NORM), 0, rstd, dqk, ld, false,
                            grad + c->role_offset[PEN_ROLE_Q_NORM], partials);
   c->ops->rmsnorm_backward(c->stream, &k, dk, ld, l->elem,
                            column(c, raw, k_col), ld,
-                           weight(c, PEN_ROLE_K_NORM),
+                           weight(c, PEN_ROLE_K_NORM), 0,
                            rstd + c->tokens * l->heads, dk, ld, false,
                            grad + c->role_offset[PEN_ROLE_K_NORM], partials);
 }
@@ -173,7 +173,7 @@ static void rotate(const struct pen_layer_call *c, void *qk, size_t ld,
 {
   const struct pen_layer *l = c->layer;
   struct pen_heads shape = {c->tokens, l->heads + l->kv_heads, l->head_dim};
-  c->ops->rope(c->stream, &shape, qk, ld, c->positions, c->cosines, c->sines,
+  c->ops->rope(c->stream, &shape, l->head_dim, qk, ld, c->positions, c->cosines, c->sines,
                inverse);
 }
 
@@ -234,7 +234,7 @@ static void swiglu(const struct pen_layer_call *c, const void *saved)
 {
   size_t ffn = c->layer->ffn;
   const void *gate = saved_at(c, saved, PEN_SAVED_GATE_UP);
-  c->ops->swiglu(c->stream, c->tokens, ffn, gate, column(c, gate, ffn),
+  c->ops->glu(c->stream, PEN_ACTIVATION_SILU, c->tokens, ffn, gate, column(c, gate, ffn),
                  2 * ffn, work_at(c, PEN_WORK_ACT));
 }
 
@@ -267,7 +267,7 @@ static void mlp_half_backward(const struct pen_layer_call *c,
   swiglu(c, saved);
   linear_backward(c, &l->down, d, work_at(c, PEN_WORK_ACT), dact, l->elem,
                   grad);
-  c->ops->swiglu_backward(c->stream, c->tokens, l->ffn, dact, gate,
+  c->ops->glu_backward(c->stream, PEN_ACTIVATION_SILU, c->tokens, l->ffn, dact, gate,
                           column(c, gate, l->ffn), 2 * l->ffn, dgate,
                           column(c, dgate, l->ffn));
   norm(c, PEN_ROLE_MLP_NORM, h, normed);

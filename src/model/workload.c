@@ -85,10 +85,31 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
   size_t table = 0;
   if (!pen_size_mul(positions, half, &table))
     c->overflow = true;
+  size_t tables_begin = c->used;
   m->cosines = carve(c, table, sizeof *m->cosines);
+  m->sines_at = c->used - tables_begin;
   m->sines = carve(c, table, sizeof *m->sines);
-  m->stream.scratch = carve(c, n_threads, PEN_STREAM_SCRATCH_BYTES);
+  m->workload.tables = m->cosines;
+  m->workload.tables_bytes = c->used - tables_begin;
+  if (!o->ops)
+    m->stream.scratch = carve(c, n_threads, PEN_STREAM_SCRATCH_BYTES);
   m->cache = carve(c, 1, pen_model_cache_bytes(params, o));
+}
+
+/* Where a micro-batch's arrays lie in its inputs. */
+static void lay_out_inputs(struct pen_model *m)
+{
+  const struct pen_model_options *o = &m->options;
+  struct carver c = {NULL, 0, false}; /* counted before, with more per token */
+  m->positions_at = c.used;
+  carve(&c, o->max_tokens, sizeof *m->micros->positions);
+  m->first_key_at = c.used;
+  carve(&c, o->max_tokens, sizeof *m->micros->first_key);
+  m->targets_at = c.used;
+  carve(&c, o->max_tokens, sizeof *m->micros->targets);
+  m->logit_rows_at = c.used;
+  carve(&c, o->max_logit_rows, sizeof *m->micros->logit_rows);
+  m->workload.inputs_bytes = c.used;
 }
 
 static int count_bytes(const struct pen_params *params,
@@ -156,7 +177,8 @@ static int check_options(const struct pen_params *params,
                          "cannot make a model for %zu micro-batches of %zu "
                          "tokens of %zu: all must be positive and below 2^31",
                          o->max_micros, o->max_tokens, c->vocab_size);
-  return pen_ops_check_shape(c->n_heads, c->n_kv_heads, c->head_dim);
+  const struct pen_ops *ops = o->ops ? o->ops : pen_ops_host(o->isa, o->elem);
+  return ops->check_shape(c->n_heads, c->n_kv_heads, c->head_dim);
 }
 
 static int make(struct pen_model *m, struct pen_pool *pool,
@@ -166,7 +188,7 @@ static int make(struct pen_model *m, struct pen_pool *pool,
   const struct pen_model_config *config = &m->params->config;
   size_t n_threads = pen_pool_n_threads(pool), bytes;
   int r = check_options(m->params, o);
-  if (!r)
+  if (!r && !o->ops)
     r = pen_gemm_find(o->gemm, o->elem, &m->stream.gemm);
   if (!r)
     r = count_bytes(m->params, o, n_threads, &bytes);
@@ -178,13 +200,16 @@ static int make(struct pen_model *m, struct pen_pool *pool,
                          bytes);
   struct carver c = {m->memory, 0, false};
   lay_out(m, m->params, n_threads, &c);
+  lay_out_inputs(m);
   pen_rope_fill(&config->rope, config->head_dim, n_positions(o), m->cosines,
                 m->sines);
   m->cache_bytes = layer_cache_bytes(m->params, o);
   m->stream.pool = pool;
   m->stream.isa = o->isa;
   m->update_stream = (struct pen_stream){.pool = update_pool, .isa = o->isa};
-  m->ops = pen_ops_host(o->isa, o->elem);
+  m->stream.device = o->device;
+  m->host_ops = pen_ops_host(o->isa, o->elem);
+  m->ops = o->ops ? o->ops : m->host_ops;
   pen_layer_init(&m->layer, m->params, o->elem, o->max_tokens);
   fill_workload(m);
   pen_compute_init(m);

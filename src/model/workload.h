@@ -22,9 +22,14 @@ struct pen_model_options {
   size_t cache_tokens;  /* room for keys and values of one document; 0: none */
   size_t max_micros;  /* of a step */
   size_t max_logit_rows; /* of a micro-batch; 0: logits are never asked for */
+  /* Operations of the compute lane, and their stream's device (stream.h).
+   * NULL: the host's, with products by `gemm`. */
+  const struct pen_ops *ops;
+  void *device;
 };
 
 struct pen_gemm_library;
+struct pen_ops;
 struct pen_model;
 
 /* Documents packed one after the other, of one micro-batch. */
@@ -71,6 +76,7 @@ void pen_model_free(struct pen_model **model);
 /* Borrowed until the model is freed. */
 const struct pen_workload *pen_model_workload(const struct pen_model *model);
 const struct pen_compute *pen_model_compute(const struct pen_model *model);
+/* NULL where the operations were given. */
 const struct pen_gemm_library *pen_model_gemm(const struct pen_model *model);
 
 /* Copies a micro-batch of the coming step into the model; not while a step

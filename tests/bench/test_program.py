@@ -15,8 +15,13 @@ PROGRAM, *JOB = sys.argv[1:]
 NAME = os.path.basename(PROGRAM)
 
 
+# OpenMP's threads would spin while other tests want their cores.
+ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+
+
 def run(*arguments):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=100)
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=100,
+                          env=ENVIRONMENT)
 
 
 def check_line(line):

@@ -99,9 +99,10 @@ static void begin(struct trial *t)
               seed++);
 }
 
-/* ---- rmsnorm ---- */
+/* ---- norms ---- */
 
 #define EPS 0.01f
+#define W_PLUS 0.5f
 
 static void rmsnorm_forward(const struct problem *p, double *out)
 {
@@ -113,7 +114,7 @@ static void rmsnorm_forward(const struct problem *p, double *out)
       sum += x[i] * x[i];
     double rstd = 1 / sqrt(sum / (double)s->dim + (double)EPS);
     for (size_t i = 0; i < s->dim; i++)
-      out[r * s->dim + i] = x[i] * rstd * p->in[1][i];
+      out[r * s->dim + i] = x[i] * rstd * (p->in[1][i] + (double)W_PLUS);
   }
 }
 
@@ -128,9 +129,9 @@ static void check_rmsnorm(struct pen_heads shape)
   float *dy = trial_in(&t, n, -1, 1), *dx = trial_out(&t, n);
   float *dw = trial_out_f32(&t, shape.dim);
   memset(dw, 0, shape.dim * sizeof *dw);
-  t.ops->rmsnorm(&t.stream, &shape, x, ld, w, EPS, y, ld, rstd);
+  t.ops->rmsnorm(&t.stream, &shape, x, ld, w, W_PLUS, EPS, y, ld, rstd);
   t.ops->rmsnorm_backward(&t.stream, &shape, dy, ld, PEN_ELEM_F32, x, ld, w,
-                          rstd, dx, ld, false, dw,
+                          W_PLUS, rstd, dx, ld, false, dw,
                           trial_work_f32(&t, pen_ops_partials_elems(
                                                  vectors, shape.dim)));
   struct problem p = {"rmsnorm", {n, shape.dim},
@@ -143,13 +144,13 @@ static void check_rmsnorm(struct pen_heads shape)
   float *sum = trial_in(&t, n, -1, 1), *before = trial_work_f32(&t, n);
   memcpy(before, sum, n * sizeof *sum);
   t.ops->rmsnorm_backward(&t.stream, &shape, dy, ld, PEN_ELEM_F32, x, ld, w,
-                          rstd, sum, ld, true, dw,
+                          W_PLUS, rstd, sum, ld, true, dw,
                           trial_work_f32(&t, pen_ops_partials_elems(
                                                  vectors, shape.dim)));
   for (size_t i = 0; i < n; i++)
     assert_true(sum[i] == before[i] + dx[i]);
   t.ops->rmsnorm_backward(&t.stream, &shape, dy, ld, PEN_ELEM_F32, x, ld, w,
-                          rstd, dy, ld, false, dw,
+                          W_PLUS, rstd, dy, ld, false, dw,
                           trial_work_f32(&t, pen_ops_partials_elems(
                                                  vectors, shape.dim)));
   assert_memory_equal(dy, dx, n * sizeof *dx);
@@ -163,10 +164,68 @@ static void test_rmsnorm(void **state)
   check_rmsnorm((struct pen_heads){70, 3, 14});
 }
 
+static void layernorm_forward(const struct problem *p, double *out)
+{
+  size_t dim = p->n[1];
+  for (size_t r = 0; r < p->n_out / dim; r++) {
+    const double *x = p->in[0] + r * dim;
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < dim; i++)
+      mean += x[i] / (double)dim;
+    for (size_t i = 0; i < dim; i++)
+      variance += (x[i] - mean) * (x[i] - mean) / (double)dim;
+    double rstd = 1 / sqrt(variance + (double)EPS);
+    for (size_t i = 0; i < dim; i++)
+      out[r * dim + i] = (x[i] - mean) * rstd * p->in[1][i] + p->in[2][i];
+  }
+}
+
+static void check_layernorm(size_t rows, size_t dim)
+{
+  struct trial t;
+  begin(&t);
+  size_t n = rows * dim, n_partials = pen_ops_partials_elems(rows, 2 * dim);
+  float *x = trial_in(&t, n, -1, 3), *w = trial_in(&t, dim, -1, 2);
+  float *b = trial_in(&t, dim, -1, 1), *dy = trial_in(&t, n, -1, 1);
+  float *y = trial_out(&t, n), *dx = trial_out(&t, n);
+  float *mean = trial_out_f32(&t, rows), *rstd = trial_out_f32(&t, rows);
+  float *dw = trial_out_f32(&t, dim), *db = trial_out_f32(&t, dim);
+  memset(dw, 0, dim * sizeof *dw);
+  memset(db, 0, dim * sizeof *db);
+  t.ops->layernorm(&t.stream, rows, dim, x, w, b, EPS, y, mean, rstd);
+  t.ops->layernorm_backward(&t.stream, rows, dim, dy, PEN_ELEM_F32, x, w, mean,
+                            rstd, dx, false, dw, db,
+                            trial_work_f32(&t, n_partials));
+  struct problem p = {"layernorm", {n, dim, dim},
+                      {doubles(&t, x, n), doubles(&t, w, dim),
+                       doubles(&t, b, dim)},
+                      n, layernorm_forward, NULL, doubles(&t, dy, n)};
+  check_forward(&p, y);
+  check_gradient(&p, 0, dx);
+  check_gradient(&p, 1, dw);
+  check_gradient(&p, 2, db);
+  float *sum = trial_in(&t, n, -1, 1), *before = trial_work_f32(&t, n);
+  memcpy(before, sum, n * sizeof *sum);
+  t.ops->layernorm_backward(&t.stream, rows, dim, dy, PEN_ELEM_F32, x, w, mean,
+                            rstd, sum, true, dw, db,
+                            trial_work_f32(&t, n_partials));
+  for (size_t i = 0; i < n; i++)
+    assert_true(sum[i] == before[i] + dx[i]);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+static void test_layernorm(void **state)
+{
+  check_layernorm(5, 48);
+  check_layernorm(150, 35);
+}
+
 /* ---- rope ---- */
 
 struct rope_shape {
   struct pen_heads heads;
+  size_t rotary;
   const uint32_t *positions;
   const float *c, *s;
 };
@@ -174,7 +233,8 @@ struct rope_shape {
 static void rope_forward(const struct problem *p, double *out)
 {
   const struct rope_shape *r = p->shape;
-  size_t dim = r->heads.dim, half = dim / 2;
+  size_t dim = r->heads.dim, half = r->rotary / 2;
+  memcpy(out, p->in[0], p->n_out * sizeof *out);
   for (size_t v = 0; v < r->heads.tokens * r->heads.heads; v++)
     for (size_t i = 0; i < half; i++) {
       size_t at = r->positions[v / r->heads.heads] * half + i;
@@ -184,26 +244,32 @@ static void rope_forward(const struct problem *p, double *out)
     }
 }
 
-static void test_rope(void **state)
+static void check_rope(size_t rotary)
 {
   struct trial t;
   begin(&t);
   uint32_t positions[] = {0, 1, 2, 0, 9};
-  struct rope_shape shape = {{5, 3, 14}, positions, NULL, NULL};
+  struct rope_shape shape = {{5, 3, 14}, rotary, positions, NULL, NULL};
   size_t n = 5 * 3 * 14;
   shape.c = trial_in_f32(&t, 10 * 7, -1, 1);
   shape.s = trial_in_f32(&t, 10 * 7, -1, 1);
   float *x = trial_inout(&t, n, -2, 2), *d = trial_inout(&t, n, -1, 1);
   struct problem p = {"rope", {n}, {doubles(&t, x, n)}, n, rope_forward,
                       &shape, doubles(&t, d, n)};
-  t.ops->rope(&t.stream, &shape.heads, x, 42, positions, shape.c, shape.s,
-              false);
-  t.ops->rope(&t.stream, &shape.heads, d, 42, positions, shape.c, shape.s,
-              true);
+  t.ops->rope(&t.stream, &shape.heads, rotary, x, 42, positions, shape.c,
+              shape.s, false);
+  t.ops->rope(&t.stream, &shape.heads, rotary, d, 42, positions, shape.c,
+              shape.s, true);
   check_forward(&p, x);
   check_gradient(&p, 0, d);
   problem_free(&p);
   trial_end(&t);
+}
+
+static void test_rope(void **state)
+{
+  check_rope(14);
+  check_rope(6);
 }
 
 /* ---- attention ---- */
@@ -292,37 +358,100 @@ static void test_attention(void **state)
   check_attention(1, 1, 64, (const size_t[]){130, 0});
 }
 
-/* ---- swiglu ---- */
+/* ---- activations, gated and not ---- */
 
-static void swiglu_forward(const struct problem *p, double *out)
+static double activation(enum pen_activation f, double a)
 {
-  for (size_t i = 0; i < p->n_out; i++)
-    out[i] = p->in[0][i] / (1 + exp(-p->in[0][i])) * p->in[1][i];
+  const double pi = 3.14159265358979323846;
+  switch (f) {
+  case PEN_ACTIVATION_SILU:
+    return a / (1 + exp(-a));
+  case PEN_ACTIVATION_GELU_TANH:
+    return a * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a * a * a))) / 2;
+  case PEN_ACTIVATION_GELU:
+    break;
+  }
+  return a * (1 + erf(a / sqrt(2))) / 2;
 }
 
-static void test_swiglu(void **state)
+static void glu_forward(const struct problem *p, double *out)
+{
+  const enum pen_activation *f = p->shape;
+  for (size_t i = 0; i < p->n_out; i++)
+    out[i] = activation(*f, p->in[0][i]) * (p->in[1] ? p->in[1][i] : 1);
+}
+
+static void check_glu(enum pen_activation f, float range)
 {
   struct trial t;
   begin(&t);
   size_t rows = 7, cols = 37, n = rows * cols;
-  float *gate = trial_in(&t, n, -6, 6), *up = trial_in(&t, n, -2, 2);
+  float *gate = trial_in(&t, n, -range, range), *up = trial_in(&t, n, -2, 2);
   float *dy = trial_in(&t, n, -1, 1), *y = trial_out(&t, n);
   float *dgate = trial_out(&t, n), *dup = trial_out(&t, n);
-  t.ops->swiglu(&t.stream, rows, cols, gate, up, cols, y);
-  t.ops->swiglu_backward(&t.stream, rows, cols, dy, gate, up, cols, dgate,
-                         dup);
-  struct problem p = {"swiglu", {n, n},
+  t.ops->glu(&t.stream, f, rows, cols, gate, up, cols, y);
+  t.ops->glu_backward(&t.stream, f, rows, cols, dy, gate, up, cols, dgate, dup);
+  struct problem p = {"glu", {n, n},
                       {doubles(&t, gate, n), doubles(&t, up, n)}, n,
-                      swiglu_forward, NULL, doubles(&t, dy, n)};
+                      glu_forward, &f, doubles(&t, dy, n)};
   check_forward(&p, y);
   check_gradient(&p, 0, dgate);
   check_gradient(&p, 1, dup);
+  free(p.in[1]);
+  p.in[1] = NULL;
+  t.ops->glu(&t.stream, f, rows, cols, gate, NULL, cols, y);
+  t.ops->glu_backward(&t.stream, f, rows, cols, dy, gate, NULL, cols, dgate,
+                      NULL);
+  check_forward(&p, y);
+  check_gradient(&p, 0, dgate);
   problem_free(&p);
   trial_end(&t);
 }
 
+static void test_glu(void **state)
+{
+  static const float ranges[] = {0.1f, 6, 40};
+  for (size_t i = 0; i < 3; i++) {
+    check_glu(PEN_ACTIVATION_SILU, ranges[i]);
+    check_glu(PEN_ACTIVATION_GELU_TANH, ranges[i]);
+    check_glu(PEN_ACTIVATION_GELU, ranges[i]);
+  }
+}
+
+static void softcap_forward(const struct problem *p, double *out)
+{
+  const float *cap = p->shape;
+  for (size_t i = 0; i < p->n_out; i++)
+    out[i] = (double)*cap * tanh(p->in[0][i] / (double)*cap);
+}
+
+static void check_softcap(float range)
+{
+  struct trial t;
+  begin(&t);
+  size_t rows = 7, cols = 37, n = rows * cols;
+  float cap = 30, *x = trial_inout_f32(&t, n, -range, range);
+  float *d = trial_inout(&t, n, -1, 1);
+  struct problem p = {"softcap", {n}, {doubles(&t, x, n)}, n, softcap_forward,
+                      &cap, doubles(&t, d, n)};
+  t.ops->softcap(&t.stream, rows, cols, cap, x, cols);
+  t.ops->softcap_backward(&t.stream, rows, cols, cap, x, cols, d);
+  check_forward(&p, x);
+  check_gradient(&p, 0, d);
+  problem_free(&p);
+  trial_end(&t);
+}
+
+static void test_softcap(void **state)
+{
+  check_softcap(1);
+  check_softcap(60);
+  check_softcap(2000);
+}
+
 /* ---- embedding: rows [2, 9) of a table ---- */
 
+#define SCALE 2.5f
 enum { FIRST_ROW = 2, N_ROWS = 7, DIM = 20, N_TOKENS = 12 };
 static const uint32_t ids[N_TOKENS] = {0, 2, 8, 9, 5, 5, 2, 5, 100, 3, 1, 8};
 
@@ -335,7 +464,8 @@ static void embed_forward(const struct problem *p, double *out)
 {
   for (size_t t = 0; t < N_TOKENS; t++)
     for (size_t i = 0; i < DIM && has_row(t); i++)
-      out[t * DIM + i] = p->in[0][(ids[t] - FIRST_ROW) * DIM + i];
+      out[t * DIM + i] =
+          (double)SCALE * p->in[0][(ids[t] - FIRST_ROW) * DIM + i];
 }
 
 static void test_embed(void **state)
@@ -346,9 +476,10 @@ static void test_embed(void **state)
   float *table = trial_in(&t, n_table, -1, 1), *d = trial_in(&t, n, -1, 1);
   float *x = trial_out(&t, n), *grad = trial_out_f32(&t, n_table);
   memset(grad, 0, n_table * sizeof *grad);
-  t.ops->embed(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM, table, x);
-  t.ops->embed_backward(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM, d,
-                        grad);
+  t.ops->embed(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM, SCALE,
+               table, x);
+  t.ops->embed_backward(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM,
+                        SCALE, d, grad);
   for (size_t i = 0; i < n; i++)
     if (!has_row(i / DIM)) {
       assert_true(isnan(x[i])); /* left alone */
@@ -399,9 +530,8 @@ static void test_add(void **state)
   float *a = trial_in(&t, n, -1, 1), *b = trial_in(&t, n, -1, 1);
   float *y = trial_out(&t, n);
   t.ops->add(&t.stream, n, a, b, y);
-  t.ops->add(&t.stream, n, a, b, a);
-  for (size_t i = 0; i < n; i++)
-    assert_true(y[i] == a[i]);
+  t.ops->add_f32(&t.stream, n, b, a); /* in fp32 the same sum */
+  assert_memory_equal(y, a, n * sizeof *y);
   struct problem p = {"add", {n, n}, {doubles(&t, y, n), doubles(&t, b, n)}, n,
                       bias_forward, NULL, NULL};
   t.ops->add(&t.stream, n, y, b, b);
@@ -488,8 +618,9 @@ int main(void)
 {
   seed = test_seed(77);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope),
-      cmocka_unit_test(test_attention), cmocka_unit_test(test_swiglu),
+      cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_layernorm),
+      cmocka_unit_test(test_rope),      cmocka_unit_test(test_attention),
+      cmocka_unit_test(test_glu),       cmocka_unit_test(test_softcap),
       cmocka_unit_test(test_embed),     cmocka_unit_test(test_bias),
       cmocka_unit_test(test_add),       cmocka_unit_test(test_xent),
       cmocka_unit_test(test_xent_nonfinite),

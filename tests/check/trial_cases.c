@@ -18,8 +18,38 @@ static void run_rmsnorm(struct trial *t, size_t variant)
   size_t ld = v[1] * v[2] + v[3], n = v[0] * ld;
   const void *x = trial_in(t, n, -2, 2), *w = trial_in(t, v[2], 0.5f, 1.5f);
   void *y = trial_out(t, n);
-  t->ops->rmsnorm(&t->stream, &shape, x, ld, w, 1e-5f, y, ld,
-                  trial_out_f32(t, v[0] * v[1]));
+  t->ops->rmsnorm(&t->stream, &shape, x, ld, w, (float)(variant % 2),
+                  1e-5f, y, ld, trial_out_f32(t, v[0] * v[1]));
+}
+
+static void run_layernorm(struct trial *t, size_t variant)
+{
+  const size_t *v = norm_shapes[variant];
+  size_t rows = v[0] * v[1], dim = v[2];
+  const void *x = trial_in(t, rows * dim, -2, 3);
+  const void *w = trial_in(t, dim, 0.5f, 1.5f), *b = trial_in(t, dim, -1, 1);
+  void *y = trial_out(t, rows * dim);
+  float *mean = trial_out_f32(t, rows);
+  t->ops->layernorm(&t->stream, rows, dim, x, w, b, 1e-5f, y, mean,
+                    trial_out_f32(t, rows));
+}
+
+static void run_layernorm_backward(struct trial *t, size_t variant)
+{
+  const size_t *v = norm_shapes[variant / 2];
+  bool f32_dy = variant % 2;
+  size_t rows = v[0] * v[1], dim = v[2], n = rows * dim;
+  const void *dy = f32_dy ? trial_in_f32(t, n, -1, 1) : trial_in(t, n, -1, 1);
+  const void *x = trial_in(t, n, -2, 3), *w = trial_in(t, dim, 0.5f, 1.5f);
+  const float *mean = trial_in_f32(t, rows, 0, 1);
+  const float *rstd = trial_in_f32(t, rows, 0.5f, 1);
+  void *dx = f32_dy ? trial_inout(t, n, -1, 1) : trial_out(t, n);
+  float *dw = trial_inout_f32(t, dim, -1, 1);
+  float *db = trial_inout_f32(t, dim, -1, 1);
+  t->ops->layernorm_backward(&t->stream, rows, dim, dy,
+                             f32_dy ? PEN_ELEM_F32 : t->ops->elem, x, w, mean,
+                             rstd, dx, f32_dy, dw, db,
+                             PARTIALS(t, rows, 2 * dim));
 }
 
 static void run_rmsnorm_backward(struct trial *t, size_t variant)
@@ -34,8 +64,9 @@ static void run_rmsnorm_backward(struct trial *t, size_t variant)
   void *dx = f32_dy ? trial_inout(t, n, -1, 1) : trial_out(t, n);
   float *dw = trial_inout_f32(t, v[2], -1, 1);
   t->ops->rmsnorm_backward(&t->stream, &shape, dy, ld,
-                           f32_dy ? PEN_ELEM_F32 : t->ops->elem, x, ld, w, rstd,
-                           dx, ld, f32_dy, dw, PARTIALS(t, v[0] * v[1], v[2]));
+                           f32_dy ? PEN_ELEM_F32 : t->ops->elem, x, ld, w,
+                           (float)(variant / 2 % 2), rstd, dx, ld, f32_dy, dw,
+                           PARTIALS(t, v[0] * v[1], v[2]));
 }
 
 static void run_rope(struct trial *t, size_t variant)
@@ -49,7 +80,8 @@ static void run_rope(struct trial *t, size_t variant)
   const float *c = trial_in_f32(t, 50 * (shape.dim / 2), -1, 1);
   const float *s = trial_in_f32(t, 50 * (shape.dim / 2), -1, 1);
   void *x = trial_inout(t, v[0] * ld, -2, 2);
-  t->ops->rope(&t->stream, &shape, x, ld, positions, c, s, variant % 2);
+  size_t rotary = variant / 2 == 3 ? 24 : shape.dim; /* not all, once */
+  t->ops->rope(&t->stream, &shape, rotary, x, ld, positions, c, s, variant % 2);
 }
 
 /* heads, kv heads, dim */
@@ -128,25 +160,52 @@ static void run_attention_cached(struct trial *t, size_t variant)
 /* rows, cols */
 static const size_t row_shapes[][2] = {{1, 1}, {5, 17}, {200, 48}, {67, 1000}};
 
-static void run_swiglu(struct trial *t, size_t variant)
+/* Every activation, gated and not. */
+#define N_GLU 24
+
+static enum pen_activation activation_of(size_t variant)
 {
-  size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
-  size_t ld = 2 * cols + 1;
-  const void *gate = trial_in(t, rows * ld, -90, 90);
-  const void *up = trial_in(t, rows * ld, -2, 2);
-  t->ops->swiglu(&t->stream, rows, cols, gate, up, ld,
-                 trial_out(t, rows * cols));
+  static const enum pen_activation all[] = {
+      PEN_ACTIVATION_SILU, PEN_ACTIVATION_GELU_TANH, PEN_ACTIVATION_GELU};
+  return all[variant / 4 % 3];
 }
 
-static void run_swiglu_backward(struct trial *t, size_t variant)
+static void run_glu(struct trial *t, size_t variant)
+{
+  const size_t *v = row_shapes[variant % 4];
+  size_t rows = v[0], cols = v[1], ld = 2 * cols + 1;
+  const void *gate = trial_in(t, rows * ld, -90, 90);
+  const void *up = variant < 12 ? trial_in(t, rows * ld, -2, 2) : NULL;
+  t->ops->glu(&t->stream, activation_of(variant), rows, cols, gate, up, ld,
+              trial_out(t, rows * cols));
+}
+
+static void run_glu_backward(struct trial *t, size_t variant)
+{
+  const size_t *v = row_shapes[variant % 4];
+  size_t rows = v[0], cols = v[1], ld = 2 * cols + 1;
+  const void *dy = trial_in(t, rows * cols, -1, 1);
+  const void *gate = trial_in(t, rows * ld, -9, 9);
+  const void *up = variant < 12 ? trial_in(t, rows * ld, -2, 2) : NULL;
+  void *dgate = trial_out(t, rows * ld);
+  void *dup = up ? trial_out(t, rows * ld) : NULL;
+  t->ops->glu_backward(&t->stream, activation_of(variant), rows, cols, dy,
+                       gate, up, ld, dgate, dup);
+}
+
+static void run_softcap(struct trial *t, size_t variant)
 {
   size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
-  size_t ld = 2 * cols + 1;
-  const void *dy = trial_in(t, rows * cols, -1, 1);
-  const void *gate = trial_in(t, rows * ld, -90, 90);
-  const void *up = trial_in(t, rows * ld, -2, 2);
-  void *dgate = trial_out(t, rows * ld), *dup = trial_out(t, rows * ld);
-  t->ops->swiglu_backward(&t->stream, rows, cols, dy, gate, up, ld, dgate, dup);
+  float *x = trial_inout_f32(t, rows * (cols + 3), -90, 90);
+  t->ops->softcap(&t->stream, rows, cols, 30, x, cols + 3);
+}
+
+static void run_softcap_backward(struct trial *t, size_t variant)
+{
+  size_t rows = row_shapes[variant][0], cols = row_shapes[variant][1];
+  const float *y = trial_in_f32(t, rows * (cols + 3), -30, 30);
+  t->ops->softcap_backward(&t->stream, rows, cols, 30, y, cols + 3,
+                           trial_inout(t, rows * cols, -1, 1));
 }
 
 static void some_ids(uint32_t *ids, size_t n)
@@ -161,8 +220,8 @@ static void run_embed(struct trial *t, size_t variant)
   uint32_t ids[256];
   some_ids(ids, tokens);
   const void *table = trial_in(t, 11 * dim, -1, 1);
-  t->ops->embed(&t->stream, ids, tokens, 4, 11, dim, table,
-                trial_inout(t, tokens * dim, -1, 1));
+  t->ops->embed(&t->stream, ids, tokens, 4, 11, dim, variant % 2 ? 1 : 5.3125f,
+                table, trial_inout(t, tokens * dim, -1, 1));
 }
 
 static void run_embed_backward(struct trial *t, size_t variant)
@@ -171,7 +230,8 @@ static void run_embed_backward(struct trial *t, size_t variant)
   uint32_t ids[256];
   some_ids(ids, tokens);
   const void *d = trial_in(t, tokens * dim, -1, 1);
-  t->ops->embed_backward(&t->stream, ids, tokens, 4, 11, dim, d,
+  t->ops->embed_backward(&t->stream, ids, tokens, 4, 11, dim,
+                         variant % 2 ? 1 : 5.3125f, d,
                          trial_inout_f32(t, 11 * dim, -1, 1));
 }
 
@@ -197,6 +257,13 @@ static void run_add(struct trial *t, size_t variant)
   size_t n = row_shapes[variant][0] * row_shapes[variant][1];
   const void *a = trial_in(t, n, -2, 2), *b = trial_in(t, n, -2, 2);
   t->ops->add(&t->stream, n, a, b, trial_out(t, n));
+}
+
+static void run_add_f32(struct trial *t, size_t variant)
+{
+  size_t n = row_shapes[variant][0] * row_shapes[variant][1];
+  const float *x = trial_in_f32(t, n, -2, 2);
+  t->ops->add_f32(&t->stream, n, x, trial_inout(t, n, -2, 2));
 }
 
 static struct pen_logits logits_of(size_t variant, int32_t *targets)
@@ -261,17 +328,22 @@ static void run_zero_f32(struct trial *t, size_t variant)
 const struct trial_case trial_cases[] = {
     {"rmsnorm", run_rmsnorm, 6},
     {"rmsnorm_backward", run_rmsnorm_backward, 12},
+    {"layernorm", run_layernorm, 6},
+    {"layernorm_backward", run_layernorm_backward, 12},
     {"rope", run_rope, 10},
     {"attention", run_attention, N_ATTENTION},
     {"attention_backward", run_attention_backward, N_ATTENTION},
     {"attention_cached", run_attention_cached, N_ATTENTION},
-    {"swiglu", run_swiglu, 4},
-    {"swiglu_backward", run_swiglu_backward, 4},
+    {"glu", run_glu, N_GLU},
+    {"glu_backward", run_glu_backward, N_GLU},
+    {"softcap", run_softcap, 4},
+    {"softcap_backward", run_softcap_backward, 4},
     {"embed", run_embed, 4},
     {"embed_backward", run_embed_backward, 4},
     {"bias", run_bias, 4},
     {"bias_backward", run_bias_backward, 4},
     {"add", run_add, 4},
+    {"add_f32", run_add_f32, 4},
     {"xent_add", run_xent_add, 4},
     {"xent_backward", run_xent_backward, 4},
     {"xent_loss", run_xent_loss, 4},

@@ -123,6 +123,7 @@ struct pass {
   void **saved; /* [body blocks]; NULL entries: recompute */
   float *stats;
   void *work;
+  struct pen_inputs in;
 };
 
 static double forward(struct driver *d, size_t micro, struct pass *p)
@@ -135,6 +136,9 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   p->saved = calloc(n, sizeof *p->saved);
   p->stats = buffer(w->stats_bytes);
   p->work = buffer(w->work_bytes);
+  void *inputs = buffer(w->inputs_bytes);
+  test_ok(c->put_inputs(c->ctx, micro, inputs));
+  p->in = (struct pen_inputs){w->tables, inputs};
   p->acts[0] = buffer(w->act_bytes);
   for (size_t b = w->rows_begin; b < w->rows_end; b++)
     test_ok(c->gather(c->ctx, b, micro, d->weights[b], p->acts[0]));
@@ -143,18 +147,18 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
     p->acts[i + 1] = buffer(w->act_bytes);
     if (!d->options.recompute && w->blocks[b].saved_bytes)
       p->saved[i] = buffer(w->blocks[b].saved_bytes);
-    test_ok(c->forward(c->ctx, b, micro, d->weights[b], p->acts[i],
+    test_ok(c->forward(c->ctx, b, micro, &p->in, d->weights[b], p->acts[i],
                        p->acts[i + 1], p->saved[i], p->work));
   }
   test_ok(c->head_begin(c->ctx, micro, p->stats));
   for (size_t b = w->head_begin; b < w->head_end; b++) {
-    test_ok(c->head_forward(c->ctx, b, micro, d->weights[b], p->acts[n],
-                            p->stats, p->work));
+    test_ok(c->head_forward(c->ctx, b, micro, &p->in, d->weights[b],
+                            p->acts[n], p->stats, p->work));
     if (d->options.logits)
-      test_ok(c->head_logits(c->ctx, b, micro, d->weights[b], p->acts[n],
-                             d->logits, p->work));
+      test_ok(c->head_logits(c->ctx, b, micro, &p->in, d->weights[b],
+                             p->acts[n], d->logits, p->work));
   }
-  test_ok(c->head_loss(c->ctx, micro, p->stats, &loss));
+  test_ok(c->head_loss(c->ctx, micro, &p->in, p->stats, &loss));
   return loss;
 }
 
@@ -166,14 +170,14 @@ static void backward(struct driver *d, size_t micro, struct pass *p)
   float *dx = buffer(w->dhead_bytes);
   void *grad = buffer(w->act_bytes);
   for (size_t b = w->head_begin; b < w->head_end; b++)
-    test_ok(c->head_backward(c->ctx, b, micro, d->weights[b], p->acts[n],
-                             p->stats, dx, d->grads[b], p->work));
+    test_ok(c->head_backward(c->ctx, b, micro, &p->in, d->weights[b],
+                             p->acts[n], p->stats, dx, d->grads[b], p->work));
   test_ok(c->head_end(c->ctx, micro, dx, grad));
   for (size_t i = n; i-- > 0;) {
     size_t b = w->body_begin + i;
     memset(p->work, 0xff, w->work_bytes);
-    test_ok(c->backward(c->ctx, b, micro, d->weights[b], p->acts[i],
-                        p->saved[i], grad, d->grads[b], p->work));
+    test_ok(c->backward(c->ctx, b, micro, &p->in, d->weights[b],
+                        p->acts[i], p->saved[i], grad, d->grads[b], p->work));
   }
   for (size_t b = w->rows_begin; b < w->rows_end; b++)
     test_ok(c->scatter(c->ctx, b, micro, grad, d->grads[b]));
@@ -192,6 +196,7 @@ static void pass_free(struct driver *d, struct pass *p)
   free(p->saved);
   free(p->stats);
   free(p->work);
+  free((void *)(uintptr_t)p->in.micro);
 }
 
 double driver_forward(struct driver *d, size_t micro)

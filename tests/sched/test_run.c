@@ -282,12 +282,14 @@ static void test_nonfinite_is_skipped_everywhere(void **state)
 
 /* A failure of the model ends the step with the place it happened. */
 static int failing_backward(void *ctx, size_t block, size_t micro,
-                            const void *w, const void *x, const void *saved,
-                            void *d, float *grad, void *work)
+                            const struct pen_inputs *in, const void *w,
+                            const void *x, const void *saved, void *d,
+                            float *grad, void *work)
 {
   (void)ctx;
   (void)block;
   (void)micro;
+  (void)in;
   (void)w;
   (void)x;
   (void)saved;

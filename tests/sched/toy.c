@@ -57,45 +57,61 @@ static int scatter(void *ctx, size_t block, size_t micro, const void *d,
   return 0;
 }
 
+static int put_inputs(void *ctx, size_t micro, void *inputs)
+{
+  struct toy *toy = ctx;
+  for (size_t t = 0; t < TOKENS; t++)
+    ((float *)inputs)[t] = (float)(id_of(toy, micro, t) % 7) * 0.01f;
+  return 0;
+}
+
+/* What the micro-batch and the tables say of a token. */
+static float told(const struct pen_inputs *in, size_t token)
+{
+  return ((const float *)in->micro)[token] +
+         ((const float *)in->tables)[token];
+}
+
 /* y = x / 2 + every weight once, each against some input. */
-static void body(const struct toy *toy, size_t block, const float *w,
-                 const float *x, float *y)
+static void body(const struct toy *toy, const struct pen_inputs *in,
+                 size_t block, const float *w, const float *x, float *y)
 {
   size_t n = toy->blocks[block].elems;
   for (size_t i = 0; i < ACT; i++)
-    y[i] = 0.5f * x[i];
+    y[i] = 0.5f * x[i] + told(in, i / WIDTH);
   for (size_t k = 0; k < n; k++)
     y[k % ACT] += w[k] * x[(k * 7 + 3) % ACT] * 0.05f;
   for (size_t i = 0; i < ACT; i++)
     y[i] = y[i] / (1.0f + fabsf(y[i]));
 }
 
-static int forward(void *ctx, size_t block, size_t micro, const void *w,
-                   const void *x, void *y, void *saved, void *work)
+static int forward(void *ctx, size_t block, size_t micro,
+                   const struct pen_inputs *in, const void *w, const void *x,
+                   void *y, void *saved, void *work)
 {
   struct toy *toy = ctx;
   (void)micro;
   memset(work, 0xff, toy->workload.work_bytes);
-  body(toy, block, w, x, y);
+  body(toy, in, block, w, x, y);
   if (saved)
     memcpy(saved, y, ACT * sizeof(float));
   return 0;
 }
 
-static int backward(void *ctx, size_t block, size_t micro, const void *w,
-                    const void *x, const void *saved, void *d, float *grad,
-                    void *work)
+static int backward(void *ctx, size_t block, size_t micro,
+                    const struct pen_inputs *in, const void *w, const void *x,
+                    const void *saved, void *d, float *grad, void *work)
 {
   struct toy *toy = ctx;
-  const float *in = x, *weights = w;
+  const float *input = x, *weights = w;
   float *out = d, *y = work, *next = y + ACT;
   if (saved)
     memcpy(y, saved, ACT * sizeof *y);
   else
-    body(toy, block, w, x, y);
+    body(toy, in, block, w, x, y);
   memset(next, 0, ACT * sizeof *next);
   for (size_t k = 0; k < toy->blocks[block].elems; k++) {
-    grad[k] += out[k % ACT] * in[(k * 7 + 3) % ACT] + 0.01f * y[k % ACT];
+    grad[k] += out[k % ACT] * input[(k * 7 + 3) % ACT] + 0.01f * y[k % ACT];
     next[(k * 7 + 3) % ACT] += out[k % ACT] * weights[k] * 0.05f;
   }
   for (size_t i = 0; i < ACT; i++)
@@ -121,36 +137,38 @@ static float dot(const float *w, const float *x, size_t n)
   return sum;
 }
 
-static int head_forward(void *ctx, size_t block, size_t micro, const void *w,
+static int head_forward(void *ctx, size_t block, size_t micro,
+                        const struct pen_inputs *in, const void *w,
                         const void *x, float *stats, void *work)
 {
   struct toy *toy = ctx;
   (void)micro;
   memset(work, 0xff, toy->workload.work_bytes);
   for (size_t t = 0; t < TOKENS; t++)
-    stats[t] = stats[t] * 0.9f + dot(w, (const float *)x + t * WIDTH,
+    stats[t] = stats[t] * 0.9f + told(in, t) + dot(w, (const float *)x + t * WIDTH,
                                      toy->blocks[block].elems);
   return 0;
 }
 
-static int head_loss(void *ctx, size_t micro, const float *stats,
-                     double *ret_loss)
+static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
+                     const float *stats, double *ret_loss)
 {
   double loss = 0;
   (void)ctx;
   (void)micro;
   for (size_t t = 0; t < TOKENS; t++)
-    loss += fabs((double)stats[t]);
+    loss += fabs((double)stats[t]) + told(in, t);
   *ret_loss = loss;
   return 0;
 }
 
-static int head_backward(void *ctx, size_t block, size_t micro, const void *w,
+static int head_backward(void *ctx, size_t block, size_t micro,
+                         const struct pen_inputs *in, const void *w,
                          const void *x, const float *stats, float *dx,
                          float *grad, void *work)
 {
   struct toy *toy = ctx;
-  const float *weights = w, *in = x;
+  const float *weights = w, *input = x;
   (void)micro;
   memset(work, 0xff, toy->workload.work_bytes);
   if (block == toy->workload.head_begin)
@@ -158,7 +176,7 @@ static int head_backward(void *ctx, size_t block, size_t micro, const void *w,
   for (size_t t = 0; t < TOKENS; t++) {
     float s = stats[t] / (1.0f + fabsf(stats[t]));
     for (size_t k = 0; k < toy->blocks[block].elems; k++) {
-      grad[k] += s * in[t * WIDTH + k % WIDTH] * 0.1f;
+      grad[k] += (s + told(in, t)) * input[t * WIDTH + k % WIDTH] * 0.1f;
       dx[t * WIDTH + k % WIDTH] += s * weights[k] * 0.1f;
     }
   }
@@ -173,7 +191,8 @@ static int head_end(void *ctx, size_t micro, const float *dx, void *d)
   return 0;
 }
 
-static int head_logits(void *ctx, size_t block, size_t micro, const void *w,
+static int head_logits(void *ctx, size_t block, size_t micro,
+                       const struct pen_inputs *in, const void *w,
                        const void *x, float *logits, void *work)
 {
   struct toy *toy = ctx;
@@ -182,7 +201,7 @@ static int head_logits(void *ctx, size_t block, size_t micro, const void *w,
   size_t columns = toy->workload.head_end - toy->workload.head_begin;
   for (size_t t = 0; t < TOKENS; t++)
     logits[(micro * TOKENS + t) * columns + column] =
-        dot(w, (const float *)x + t * WIDTH, toy->blocks[block].elems);
+        told(in, t) + dot(w, (const float *)x + t * WIDTH, toy->blocks[block].elems);
   return 0;
 }
 
@@ -202,7 +221,7 @@ static int finish(void *ctx, size_t block, const float *grad,
     else
       nonfinite++;
   }
-  result->nonfinite = nonfinite;
+  *result->nonfinite = nonfinite;
   return 0;
 }
 
@@ -246,10 +265,16 @@ void toy_init(struct toy *toy, bool tied, size_t n_micros_max)
   w->act_bytes = w->dhead_bytes = ACT * sizeof(float);
   w->stats_bytes = TOKENS * sizeof(float);
   w->work_bytes = 2 * ACT * sizeof(float);
+  w->inputs_bytes = TOKENS * sizeof(float);
+  for (size_t t = 0; t < TOKENS; t++)
+    toy->tables[t] = 0.001f * (float)(t * t % 11);
+  w->tables = toy->tables;
+  w->tables_bytes = sizeof toy->tables;
   w->logits_bytes = n_micros_max * TOKENS * 3 * sizeof(float);
   toy->compute = (struct pen_compute){
       .ctx = toy,
       .gather = gather,
+      .put_inputs = put_inputs,
       .forward = forward,
       .backward = backward,
       .head_begin = head_begin,

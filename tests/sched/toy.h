@@ -14,6 +14,7 @@ struct toy {
   struct pen_compute compute;
   struct pen_block blocks[TOY_BLOCKS_MAX];
   struct pen_block_range ranges[TOY_BLOCKS_MAX][2];
+  float tables[16];
   uint32_t seed; /* of the step's batch */
   size_t poisoned_block; /* its gradient gets a NaN; SIZE_MAX: none */
 };

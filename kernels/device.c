@@ -4,7 +4,7 @@
  * large for the machine ends here and not in the middle of a step.
  * Disadvantage: over-committed containers may still kill instead of refuse,
  * which is why the plan is held against the limits before. */
-#include "offload/device.h"
+#include "kernels/device.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,25 +42,48 @@ void pen_device_host_free(void **base, size_t bytes)
   *base = NULL;
 }
 
-static int copy(void *to, const void *from, size_t bytes)
+static int alloc(const struct pen_device *device, size_t bytes, void **ret_base)
 {
+  (void)device;
+  return pen_device_host_alloc(bytes, ret_base);
+}
+
+static void release(const struct pen_device *device, void **base, size_t bytes)
+{
+  (void)device;
+  pen_device_host_free(base, bytes);
+}
+
+static int copy(const struct pen_device *device, void *to, const void *from,
+                size_t bytes)
+{
+  (void)device;
   memcpy(to, from, bytes);
+  return 0;
+}
+
+static int zero(const struct pen_device *device, void *at, size_t bytes)
+{
+  (void)device;
+  memset(at, 0, bytes);
   return 0;
 }
 
 const struct pen_device pen_device_host_unified = {
     .name = "host",
     .unified = true,
-    .alloc = pen_device_host_alloc,
-    .free = pen_device_host_free,
+    .alloc = alloc,
+    .free = release,
     .upload = copy,
     .download = copy,
+    .zero = zero,
 };
 
 const struct pen_device pen_device_host_discrete = {
     .name = "host, discrete memory",
-    .alloc = pen_device_host_alloc,
-    .free = pen_device_host_free,
+    .alloc = alloc,
+    .free = release,
     .upload = copy,
     .download = copy,
+    .zero = zero,
 };
