@@ -87,6 +87,7 @@ static void describe_allowed(const struct pen_option *option, char *ret_text,
     [PEN_OPTION_STRING] = "text", [PEN_OPTION_LIST] = "a list with commas",
     [PEN_OPTION_U64] = "a whole number", [PEN_OPTION_DOUBLE] = "a number",
     [PEN_OPTION_SIZE] = "a size such as 24GiB or 800GB",
+    [PEN_OPTION_RATE] = "bytes a second such as 7GB/s",
     [PEN_OPTION_BOOL] = "true or false", [PEN_OPTION_ENUM] = "",
   };
   FILE *f = fmemopen(ret_text, n_bytes, "w");
@@ -229,6 +230,20 @@ out:
   return r;
 }
 
+/* "7GB/s", "7GB". */
+static bool parse_rate(const char *text, uint64_t *ret_rate)
+{
+  char size[64];
+  size_t length = strlen(text);
+  if (length > 2 && strcmp(text + length - 2, "/s") == 0)
+    length -= 2;
+  if (length >= sizeof size)
+    return false;
+  memcpy(size, text, length);
+  size[length] = '\0';
+  return pen_size_parse(size, ret_rate) == 0;
+}
+
 /* Numbers: the word's value, or the number in its range. */
 static bool parse_number(const struct pen_option *option, const char *text,
                          void *value)
@@ -246,8 +261,9 @@ static bool parse_number(const struct pen_option *option, const char *text,
   }
   if (word)
     number = word->value;
-  else if (option->type == PEN_OPTION_SIZE ? pen_size_parse(text, &number) != 0
-                                           : !parse_u64(text, &number))
+  else if (option->type == PEN_OPTION_SIZE   ? pen_size_parse(text, &number) != 0
+           : option->type == PEN_OPTION_RATE ? !parse_rate(text, &number)
+                                             : !parse_u64(text, &number))
     return false;
   else if (!in_range(option, (double)number))
     return false;
@@ -277,6 +293,7 @@ static int set_value(const struct pen_option *option, const char *written,
   case PEN_OPTION_U64:
   case PEN_OPTION_DOUBLE:
   case PEN_OPTION_SIZE:
+  case PEN_OPTION_RATE:
     return parse_number(option, text, value) ? 0
                                              : refuse(option, written, text);
   }
@@ -341,6 +358,52 @@ int pen_option_init(struct pen_options *options, const struct pen_option *table,
                     value_of(options, &table[i]));
   if (r)
     pen_option_done(options);
+  return r;
+}
+
+/* Strings and lists are kept by value: `values` holds none yet. */
+static int copy_owned(const struct pen_option *option, const void *from,
+                      void *to)
+{
+  if (option->type == PEN_OPTION_STRING) {
+    char *text = *(char *const *)from;
+    *(char **)to = NULL;
+    return text ? set_string(to, text) : 0;
+  }
+  if (option->type == PEN_OPTION_LIST) {
+    const struct pen_option_list *list = from;
+    *(struct pen_option_list *)to = (struct pen_option_list){ NULL, 0 };
+    return store_list(to, list->items, list->n_items);
+  }
+  return 0;
+}
+
+int pen_option_copy(struct pen_options *ret_copy,
+                    const struct pen_options *options, void *values,
+                    size_t n_value_bytes)
+{
+  struct pen_options *copy = ret_copy;
+  size_t n = options->n_options;
+  *copy = *options;
+  copy->values = values;
+  memcpy(values, options->values, n_value_bytes);
+  copy->sources = malloc(n);
+  copy->noted = malloc(n);
+  int r = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct pen_option *o = &options->table[i];
+    int code = copy_owned(o, value_of((struct pen_options *)options, o),
+                          value_of(copy, o));
+    r = r ? r : code;
+  }
+  if (!copy->sources || !copy->noted)
+    r = r ? r : pen_error_set(-ENOMEM, "cannot keep %zu options", n);
+  if (!r) {
+    memcpy(copy->sources, options->sources, n);
+    memcpy(copy->noted, options->noted, n);
+  } else {
+    pen_option_done(copy);
+  }
   return r;
 }
 

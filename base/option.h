@@ -15,6 +15,7 @@ enum pen_option_type {
   PEN_OPTION_U64,    /* uint64_t */
   PEN_OPTION_DOUBLE, /* double */
   PEN_OPTION_SIZE,   /* uint64_t bytes, base/size.h */
+  PEN_OPTION_RATE,   /* uint64_t bytes a second, a size with or without "/s" */
   PEN_OPTION_BOOL,   /* bool; --name, --no-name, --name true|false */
   PEN_OPTION_ENUM,   /* int, one of the words' values; case counts, dashes
                         and underscores are equal */
@@ -72,6 +73,11 @@ struct pen_options {
 int pen_option_init(struct pen_options *options, const struct pen_option *table,
                     size_t n_options, void *values, size_t n_value_bytes);
 void pen_option_done(struct pen_options *options);
+/* A copy with values of its own, to try others on.  The caller's struct
+ * `values` is as large as the one copied from.  Done with by pen_option_done. */
+int pen_option_copy(struct pen_options *ret_copy,
+                    const struct pen_options *options, void *values,
+                    size_t n_value_bytes);
 
 /* The option of that name or alias; dashes and underscores are equal.  NULL:
  * none. */

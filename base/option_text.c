@@ -22,8 +22,8 @@ static const char *kind_of(const struct pen_option *option)
   static const char *const kinds[] = {
     [PEN_OPTION_STRING] = "TEXT", [PEN_OPTION_LIST] = "A[,B]",
     [PEN_OPTION_U64] = "N",       [PEN_OPTION_DOUBLE] = "X",
-    [PEN_OPTION_SIZE] = "SIZE",   [PEN_OPTION_BOOL] = "",
-    [PEN_OPTION_ENUM] = "",
+    [PEN_OPTION_SIZE] = "SIZE",   [PEN_OPTION_RATE] = "SIZE/s",
+    [PEN_OPTION_BOOL] = "",       [PEN_OPTION_ENUM] = "",
   };
   if (option->type == PEN_OPTION_STRING && option->words)
     return "";
@@ -139,9 +139,11 @@ static void put_number(FILE *f, const struct pen_option *option,
   const char *word = word_of(option, number);
   if (word) {
     fputs(word, f);
-  } else if (option->type == PEN_OPTION_SIZE) {
+  } else if (option->type == PEN_OPTION_SIZE ||
+             option->type == PEN_OPTION_RATE) {
     pen_size_format_exact(number, text);
     fputs(text, f);
+    fputs(option->type == PEN_OPTION_RATE ? "/s" : "", f);
   } else {
     fprintf(f, "%" PRIu64, number);
   }
@@ -176,6 +178,7 @@ static void dump_one(FILE *f, const struct pen_option *option,
   case PEN_OPTION_U64:
   case PEN_OPTION_DOUBLE:
   case PEN_OPTION_SIZE:
+  case PEN_OPTION_RATE:
   case PEN_OPTION_ENUM:
     put_number(f, option, value);
     break;

@@ -21,8 +21,13 @@ struct needs {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
+/* bench NULL: nothing measures it. */
 static int unknown(const char *rate, const char *bench)
 {
+  if (!bench)
+    return pen_error_set(PEN_EUSAGE,
+                         "the machine profile does not say how fast its %s is; "
+                         "add it", rate);
   return pen_error_set(PEN_EUSAGE,
                        "the machine profile does not say how fast its %s is; "
                        "run penstock bench %s, or add it",
@@ -38,6 +43,16 @@ static int add(double amount, double rate, const char *name,
     return unknown(name, bench);
   *seconds += amount / rate;
   return 0;
+}
+
+static int add_device_flops(const struct pen_demand_options *o, double flops,
+                            struct needs *n)
+{
+  const struct pen_machine *m = o->machine;
+  bool bf16 = o->elem_bytes == 2;
+  return add(flops, bf16 ? m->device_bf16 : m->device_fp32,
+             bf16 ? "device, in bf16," : "device, in fp32,", NULL,
+             &n->s[PEN_RESOURCE_DEVICE]);
 }
 
 /* Products, on as many cores as there are threads for. */
@@ -72,19 +87,40 @@ static int add_update(const struct pen_demand_options *o, double elems,
   return 0;
 }
 
+/* A device that is played by the cores has its memory in this machine's RAM. */
 static int add_memory(const struct pen_demand_options *o,
                       const struct pen_cost *cost, struct needs *n)
 {
   const struct pen_machine *m = o->machine;
   double read = (double)cost->dram_read_bytes;
   double written = (double)cost->dram_written_bytes;
+  double device =
+      (double)(cost->device_read_bytes + cost->device_written_bytes);
   double *s = &n->s[PEN_RESOURCE_DRAM];
-  if (cost->update_elems)
+  int rc = 0;
+  if (pen_machine_has_device(m)) {
+    rc = add(device, m->device_memory, "device's memory", NULL,
+             &n->s[PEN_RESOURCE_DEVICE_MEMORY]);
+  } else {
+    read += (double)cost->device_read_bytes;
+    written += (double)cost->device_written_bytes;
+  }
+  if (rc == 0 && cost->update_elems)
     return add(read + written, m->dram_update, "memory in AdamW's mix",
                "memory", s);
-  int rc = add(read, m->dram_read, "memory, read,", "memory", s);
+  if (rc == 0)
+    rc = add(read, m->dram_read, "memory, read,", "memory", s);
   return rc < 0 ? rc : add(written, m->dram_write, "memory, written,",
                            "memory", s);
+}
+
+/* What only moves bytes keeps a core at it, unless an engine of a device or a
+ * drive does that. */
+static bool needs_core(const struct pen_machine *m, const struct pen_task *t)
+{
+  bool on_device = t->lane == PEN_LANE_COMPUTE || t->lane == PEN_LANE_UPLOAD ||
+                   t->lane == PEN_LANE_DOWNLOAD;
+  return t->cost.nvme_bytes == 0 && !(pen_machine_has_device(m) && on_device);
 }
 
 static int add_drives(const struct pen_machine *m, const struct pen_task *t,
@@ -120,7 +156,9 @@ int pen_demand_of(const struct pen_demand_options *options,
   struct pen_demand d = {0};
   struct needs n = {.core_s = 0};
   bool uploads = task->lane == PEN_LANE_UPLOAD;
-  int rc = add_flops(options, task->cost.flops, &n);
+  int rc = pen_machine_has_device(m)
+               ? add_device_flops(options, task->cost.flops, &n)
+               : add_flops(options, task->cost.flops, &n);
   if (rc == 0)
     rc = add_update(options, (double)task->cost.update_elems, &n);
   if (rc == 0)
@@ -136,8 +174,7 @@ int pen_demand_of(const struct pen_demand_options *options,
   d.seconds = n.at_least;
   for (size_t r = 0; r < n_resources; r++)
     d.seconds = fmax(d.seconds, n.s[r]);
-  /* What only moves bytes keeps one core at it; drives move theirs alone. */
-  if (n.core_s == 0 && task->cost.nvme_bytes == 0)
+  if (n.core_s == 0 && needs_core(m, task))
     n.core_s = d.seconds;
   n.s[PEN_RESOURCE_CORES] = n.core_s / (double)m->cores;
   for (size_t r = 0; d.seconds > 0 && r < n_resources; r++)
@@ -160,8 +197,9 @@ double pen_demand_mixing(const struct pen_machine_drive *drive)
 
 void pen_resource_name(size_t resource, char ret_text[PEN_RESOURCE_TEXT_BYTES])
 {
-  static const char *const names[] = {"cores", "memory", "upload link",
-                                      "download link"};
+  static const char *const names[] = {"cores",         "memory",
+                                      "upload link",   "download link",
+                                      "device",        "device memory"};
   static const char *const uses[] = {"reads", "writes", "reads and writes"};
   if (resource < PEN_RESOURCE_DRIVES) {
     snprintf(ret_text, PEN_RESOURCE_TEXT_BYTES, "%s", names[resource]);

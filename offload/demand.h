@@ -9,12 +9,14 @@
 #include "offload/schedule.h"
 #include "offload/share.h"
 
-/* Resources 0 .. 3, then per drive: reads, writes, both together. */
+/* Resources 0 .. 5, then per drive: reads, writes, both together. */
 enum pen_resource {
   PEN_RESOURCE_CORES,
   PEN_RESOURCE_DRAM,
   PEN_RESOURCE_UPLOAD,
   PEN_RESOURCE_DOWNLOAD,
+  PEN_RESOURCE_DEVICE,        /* products of a device of its own */
+  PEN_RESOURCE_DEVICE_MEMORY,
   PEN_RESOURCE_DRIVES, /* the first drive's first */
 };
 enum { PEN_DRIVE_READ, PEN_DRIVE_WRITE, PEN_DRIVE_BOTH, PEN_DRIVE_RESOURCES };

@@ -72,17 +72,20 @@ static void wait_for(struct pen_task *task, const uint32_t tickets[PEN_LANES])
   }
 }
 
-/* An access is traffic to RAM, but for bytes on drives and working memory. */
+/* An access is traffic to the memory it lies in, but for bytes on drives and
+ * working memory. */
 static void count_traffic(const struct pen_emit *e, struct pen_task *task,
                           uint32_t slot, enum pen_access_mode mode,
                           uint64_t bytes)
 {
+  bool device = e->l->slots[slot].tier == PEN_TIER_DEVICE;
+  struct pen_cost *c = &task->cost;
   if (e->l->slots[slot].tier == PEN_TIER_NVME || slot == e->l->work)
     return;
   if (mode != PEN_ACCESS_WRITE)
-    task->cost.dram_read_bytes += bytes;
+    *(device ? &c->device_read_bytes : &c->dram_read_bytes) += bytes;
   if (mode != PEN_ACCESS_READ)
-    task->cost.dram_written_bytes += bytes;
+    *(device ? &c->device_written_bytes : &c->dram_written_bytes) += bytes;
 }
 
 static void use(struct pen_emit *e, uint32_t slot, enum pen_access_mode mode,
@@ -156,10 +159,11 @@ void pen_emit_modified(struct pen_emit *e, uint32_t slot, uint64_t bytes)
 {
   if (e->rc < 0)
     return;
-  struct pen_cost *cost = &e->s->tasks[e->s->n_tasks - 1].cost;
+  bool device = e->l->slots[slot].tier == PEN_TIER_DEVICE;
+  struct pen_cost *c = &e->s->tasks[e->s->n_tasks - 1].cost;
   uint64_t untouched = e->l->slots[slot].bytes - bytes;
-  cost->dram_read_bytes -= untouched;
-  cost->dram_written_bytes -= untouched;
+  *(device ? &c->device_read_bytes : &c->dram_read_bytes) -= untouched;
+  *(device ? &c->device_written_bytes : &c->dram_written_bytes) -= untouched;
 }
 
 void pen_emit_traffic(struct pen_emit *e, uint64_t read_bytes,

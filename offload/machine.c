@@ -28,6 +28,11 @@ static const struct rate machine_rates[] = {
     {"upload_bytes_per_s", offsetof(struct pen_machine, upload)},
     {"download_bytes_per_s", offsetof(struct pen_machine, download)},
     {"adam_parameters_per_s_per_core", offsetof(struct pen_machine, adam_core)},
+    {"ram_bytes", offsetof(struct pen_machine, ram_bytes)},
+    {"device_fp32_flops", offsetof(struct pen_machine, device_fp32)},
+    {"device_bf16_flops", offsetof(struct pen_machine, device_bf16)},
+    {"device_memory_bytes_per_s", offsetof(struct pen_machine, device_memory)},
+    {"device_bytes", offsetof(struct pen_machine, device_bytes)},
 };
 
 static const struct rate drive_rates[] = {
@@ -124,7 +129,7 @@ int pen_machine_parse(const struct pen_json *json,
                       struct pen_machine *ret_machine)
 {
   static const char *const others[] = {"version", "name", "cores", "drives",
-                                       NULL};
+                                       "device", NULL};
   const struct pen_json_node *root = pen_json_root(json);
   struct pen_machine m = {0};
   int64_t version = 0;
@@ -138,6 +143,8 @@ int pen_machine_parse(const struct pen_json *json,
     rc = check_keys(json, root, machine_rates, N(machine_rates), others);
   if (rc == 0)
     rc = read_text(json, root, "name", m.name, sizeof m.name);
+  if (rc == 0)
+    rc = read_text(json, root, "device", m.device, sizeof m.device);
   if (rc == 0)
     rc = pen_json_get_size(json, root, "cores", &m.cores);
   if (rc == 0 && (m.cores == 0 || m.cores > 65536))
@@ -179,6 +186,8 @@ void pen_machine_write(const struct pen_machine *machine,
   pen_json_put_u64(writer, "version", PEN_MACHINE_VERSION);
   if (machine->name[0])
     pen_json_put_string(writer, "name", machine->name);
+  if (machine->device[0])
+    pen_json_put_string(writer, "device", machine->device);
   pen_json_put_u64(writer, "cores", machine->cores);
   write_rates(writer, machine_rates, N(machine_rates), machine);
   pen_json_begin_array(writer, "drives");

@@ -6,6 +6,7 @@
 #ifndef PEN_OFFLOAD_MACHINE_H
 #define PEN_OFFLOAD_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "io/json.h"
@@ -33,9 +34,21 @@ struct pen_machine {
   double dram_update; /* bytes/s, read and written in AdamW's mix */
   double upload, download; /* bytes/s to and from the device */
   double adam_core;   /* parameters/s of one thread of AdamW, bf16 weights */
+  double ram_bytes;
+  /* A device that computes instead of the cores, with memory of its own; no
+   * rate of products: there is none. */
+  char device[64];
+  double device_fp32, device_bf16; /* products, FLOP/s */
+  double device_memory;            /* bytes/s */
+  double device_bytes;
   size_t n_drives;
   struct pen_machine_drive drives[PEN_MACHINE_DRIVES_MAX];
 };
+
+static inline bool pen_machine_has_device(const struct pen_machine *machine)
+{
+  return machine->device_bf16 > 0 || machine->device_fp32 > 0;
+}
 
 /* Reads a profile.  -PEN_EFORMAT names the key: unknown ones, negative or
  * non-finite rates, no cores, more drives than fit, another version.  Keys left

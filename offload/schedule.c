@@ -119,6 +119,8 @@ struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule)
     sum.nvme_bytes += cost->nvme_bytes;
     sum.dram_read_bytes += cost->dram_read_bytes;
     sum.dram_written_bytes += cost->dram_written_bytes;
+    sum.device_read_bytes += cost->device_read_bytes;
+    sum.device_written_bytes += cost->device_written_bytes;
     sum.update_elems += cost->update_elems;
   }
   return sum;

@@ -103,11 +103,11 @@ struct pen_cost {
   double flops;
   uint64_t link_bytes;
   uint64_t nvme_bytes;
-  /* What it reads and writes of RAM, from its accesses.  The device's slots
-   * count too: every device there is lies in this machine's RAM.  A call's
-   * working memory does not: it stays in caches, or is part of what a measured
-   * rate of products includes. */
+  /* What it reads and writes of RAM and of the device's own memory, from its
+   * accesses.  A call's working memory does not count: it stays in caches, or
+   * is part of what a measured rate of products includes. */
   uint64_t dram_read_bytes, dram_written_bytes;
+  uint64_t device_read_bytes, device_written_bytes;
   uint64_t update_elems; /* parameters that AdamW updates */
 };
 

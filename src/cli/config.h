@@ -45,6 +45,7 @@ enum pen_config_state_after_run {
 enum pen_config_output_format {
   PEN_CONFIG_OUTPUT_TEXT,
   PEN_CONFIG_OUTPUT_JSON,
+  PEN_CONFIG_OUTPUT_YAML, /* plan: a file for -c */
 };
 
 #define PEN_CONFIG_AUTO 0 /* counts and bytes whose text is "auto" */
@@ -83,6 +84,13 @@ struct pen_config {
   uint64_t bench_size, repeats;
   char *profile; /* of this machine; NULL: the user's */
   uint64_t tbw;  /* bytes a drive is rated for; 0: not given */
+
+  char *sweep, *plot; /* plan: NAME=VALUE,...; a figure's file */
+
+  /* plan: parts of a described machine, NULL or AUTO */
+  char *gpu, *pcie;
+  double gpu_flops;
+  uint64_t ram, cores, memory_bandwidth, drives, drive_read, drive_write;
 
   /* training */
   double learning_rate, min_lr;

@@ -23,6 +23,7 @@
 #define U64(field) PEN_OPTION_U64, OFFSET(field, uint64_t)
 #define DOUBLE(field) PEN_OPTION_DOUBLE, OFFSET(field, double)
 #define SIZE(field) PEN_OPTION_SIZE, OFFSET(field, uint64_t)
+#define RATE(field) PEN_OPTION_RATE, OFFSET(field, uint64_t)
 #define BOOL(field) PEN_OPTION_BOOL, OFFSET(field, bool)
 #define ENUM(field) PEN_OPTION_ENUM, OFFSET(field, int)
 
@@ -99,7 +100,8 @@ WORDS(state_words) = {
   { 0 },
 };
 WORDS(format_words) = {
-  { "text", PEN_CONFIG_OUTPUT_TEXT }, { "json", PEN_CONFIG_OUTPUT_JSON }, { 0 },
+  { "text", PEN_CONFIG_OUTPUT_TEXT }, { "json", PEN_CONFIG_OUTPUT_JSON },
+  { "yaml", PEN_CONFIG_OUTPUT_YAML }, { 0 },
 };
 WORDS(log_words) = {
   { "error", PEN_LOG_ERROR }, { "warn", PEN_LOG_WARN },
@@ -121,6 +123,7 @@ WORDS(recompute_words) = {
 #define NUMERICS "numerics (what may change the numbers; fixed at a run's start)"
 #define PLACEMENT "placement (never changes the numbers)"
 #define SAMPLING "sampling"
+#define DESCRIBED "a described machine (no part of it need be there)"
 
 /* name, aliases, letter, type and field, default, words, min, max,
  * verbs, required by, group, metavar, help */
@@ -178,11 +181,15 @@ static const struct pen_option table[] = {
   { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
     T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
   { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
-    E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed" },
-  { "profile", NULL, 0, STRING(profile), NULL, NULL, 0, 0,
-    P | B, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
+    E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed; yaml: plan's, as a file for -c" },
+  { "profile", "machine", 0, STRING(profile), NULL, NULL, 0, 0,
+    T | P | B, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
   { "tbw", NULL, 0, SIZE(tbw), "none", none_words, 1, 0,
     P, 0, OUTPUT, NULL, "bytes one drive is rated to take, to see its wear" },
+  { "sweep", NULL, 0, STRING(sweep), NULL, NULL, 0, 0,
+    P, 0, OUTPUT, "NAME=V,V", "a line for each value of an option, such as ram=32GiB,64GiB" },
+  { "plot", NULL, 0, STRING(plot), NULL, NULL, 0, 0,
+    P, 0, OUTPUT, "FILE", "the sweep as a figure (SVG)" },
   { "logging-steps", "steps-per-print,log-interval", 0, U64(logging_steps), "1", NULL, 1, 0x1p53,
     T | P, 0, OUTPUT, NULL, "a line in log.jsonl every N steps" },
   { "eval-steps", "eval-interval", 0, U64(eval_steps), "none", none_words, 1, 0x1p53,
@@ -291,6 +298,25 @@ static const struct pen_option table[] = {
     T | P, 0, PLACEMENT, NULL, "steps between commits" },
   { "state-after-run", NULL, 0, ENUM(state_after_run), "keep", state_words, 0, 0,
     T | P, 0, PLACEMENT, NULL, "state files of a finished run" },
+
+  { "gpu", NULL, 0, STRING(gpu), NULL, NULL, 0, 0,
+    P, 0, DESCRIBED, "NAME", "of the catalogue: rtx4090, h200 ...; none: the cores compute" },
+  { "gpu-flops", NULL, 0, DOUBLE(gpu_flops), "auto", auto_words, 1, 0,
+    P, 0, DESCRIBED, NULL, "bf16 products a GPU really does, instead of its data sheet's" },
+  { "pcie", NULL, 0, STRING(pcie), NULL, NULL, 0, 0,
+    P, 0, DESCRIBED, "4x16", "generation and lanes of the GPU's link" },
+  { "ram", NULL, 0, SIZE(ram), "auto", auto_words, 1, 0,
+    P, 0, DESCRIBED, NULL, "RAM built in; 1/16 of it is left to the system" },
+  { "cores", NULL, 0, U64(cores), "auto", auto_words, 1, 65536,
+    P, 0, DESCRIBED, NULL, "cores, each as fast as the profile's" },
+  { "memory-bandwidth", NULL, 0, RATE(memory_bandwidth), "auto", auto_words, 1, 0,
+    P, 0, DESCRIBED, NULL, "of RAM, reads and writes together" },
+  { "drives", NULL, 0, U64(drives), "auto", auto_words, 1, 16,
+    P, 0, DESCRIBED, NULL, "drives, all alike, instead of --nvme-path" },
+  { "drive-read", NULL, 0, RATE(drive_read), "auto", auto_words, 1, 0,
+    P, 0, DESCRIBED, NULL, "that one drive sustains" },
+  { "drive-write", NULL, 0, RATE(drive_write), "auto", auto_words, 1, 0,
+    P, 0, DESCRIBED, NULL, "that one drive sustains" },
 };
 
 #define N_OPTIONS (sizeof table / sizeof table[0])

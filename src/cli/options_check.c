@@ -28,7 +28,7 @@ static int check_nvme(const struct pen_config *config)
     { "offload-params", config->offload_params },
     { "offload-activations", config->offload_activations },
   };
-  if (config->nvme_path.n_items)
+  if (config->nvme_path.n_items || config->drives || config->drive_read)
     return 0;
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
     if (places[i].place == PEN_CONFIG_PLACE_NVME)
@@ -57,7 +57,7 @@ static int check_train(const struct pen_config *config)
   if (config->eval_steps && !config->eval_data)
     return pen_error_set(-PEN_EUSAGE, "--eval-steps needs --eval-data FILE");
   if (config->device_memory != PEN_CONFIG_AUTO &&
-      config->host_mode != PEN_CONFIG_HOST_DISCRETE)
+      config->host_mode != PEN_CONFIG_HOST_DISCRETE && !config->gpu)
     return pen_error_set(-PEN_EUSAGE, "--device-memory needs --host-mode "
                          "discrete; with unified memory --host-memory counts");
   if (config->durability == PEN_CONFIG_DURABILITY_NONE && config->commit_interval != 1)
@@ -86,10 +86,27 @@ static int check_without_data(const struct pen_config *config)
   return 0;
 }
 
+static int check_plan(const struct pen_config *config)
+{
+  if (config->plot && !config->sweep)
+    return pen_error_set(-PEN_EUSAGE, "--plot draws a --sweep NAME=VALUE,...");
+  if (config->sweep && config->trace)
+    return contradiction("--sweep", "--trace", "a timeline is of one plan");
+  if (config->nvme_path.n_items &&
+      (config->drives || config->drive_read || config->drive_write))
+    return contradiction("--nvme-path", "--drives and --drive-read",
+                         "the one has been measured, the others are described");
+  return config->data ? 0 : check_without_data(config);
+}
+
 int pen_options_check(const struct pen_config *config, uint32_t verb)
 {
-  if (!config->data && verb == PEN_VERB_PLAN) {
-    int r = check_without_data(config);
+  if (verb != PEN_VERB_PLAN &&
+      config->output_format == PEN_CONFIG_OUTPUT_YAML)
+    return pen_error_set(-PEN_EUSAGE, "-o yaml writes a plan as options; give "
+                         "text or json");
+  if (verb == PEN_VERB_PLAN) {
+    int r = check_plan(config);
     if (r < 0)
       return r;
   }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "src/cli/options.h"
+#include "src/cli/profile.h"
 #include "src/cli/settings.h"
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
@@ -36,9 +37,15 @@ int pen_verb_train(const struct pen_config *config)
   char *model = NULL, *data = NULL, *eval_data = NULL, *text = NULL;
   char cache[4096], chat_template[4096 + 8];
   size_t text_bytes;
+  struct pen_machine machine;
+  bool has_profile = false;
   pen_settings_train(config, &s);
   s.stop = &stop_asked;
-  int rc = pen_model_dir_find(config->model, &model);
+  int rc = pen_profile_load(config->profile, &has_profile, &machine);
+  if (has_profile)
+    s.machine.profile = &machine;
+  if (rc == 0)
+    rc = pen_model_dir_find(config->model, &model);
   s.model.dir = model;
   /* A dry run leaves nothing behind, prepared text neither. */
   snprintf(cache, sizeof cache, config->dry_run ? "/tmp/penstock-plan-XXXXXX"

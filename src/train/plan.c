@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/size.h"
+#include "offload/rehearse.h"
+#include "src/train/drives.h"
 
 #define TRACE_EVENTS_PER_LANE 200000
-#define STEPS_TO_FULL_FLIGHT 3 /* the first has no update to apply */
 
 /* ---- opening ---- */
 
@@ -26,7 +26,7 @@ static int check_room(const struct pen_trainer *t)
   const struct pen_machine_settings *m = &t->set.machine;
   uint64_t need = t->session.memory.total[PEN_TIER_NVME];
   char need_text[PEN_SIZE_TEXT_BYTES], room_text[PEN_SIZE_TEXT_BYTES];
-  for (size_t d = 0; d < m->n_nvme_dirs; d++) {
+  for (size_t d = 0; !m->described_drives && d < m->n_nvme_dirs; d++) {
     uint64_t part = need / m->n_nvme_dirs, room;
     int rc = pen_trainer_free_bytes(m->nvme_dirs[d], &room);
     if (rc < 0)
@@ -92,97 +92,32 @@ void pen_plan_close(struct pen_plan *plan)
   pen_trainer_close(&plan->trainer);
 }
 
-/* ---- the machine ---- */
-
-static bool same_drive(const char *a, const char *b)
-{
-  struct stat x, y;
-  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev;
-}
-
-/* The profile's drive for the n-th directory: measured on the same file system,
- * or, in a described machine, the n-th. */
-static const struct pen_machine_drive *
-find_drive(const struct pen_machine *m, const char *dir, size_t n)
-{
-  for (size_t i = 0; i < m->n_drives; i++)
-    if (m->drives[i].path[0] && same_drive(m->drives[i].path, dir))
-      return &m->drives[i];
-  return n < m->n_drives && !m->drives[n].path[0] ? &m->drives[n] : NULL;
-}
-
-static void divide(struct pen_machine_drive *drive, size_t parts)
-{
-  drive->read /= (double)parts;
-  drive->write /= (double)parts;
-  drive->mixed /= (double)parts;
-}
-
-/* One drive per directory; directories on one drive share it. */
-static int choose_drives(const struct pen_machine_settings *set,
-                         struct pen_machine *m)
-{
-  const struct pen_machine all = *m;
-  if (set->n_nvme_dirs > PEN_MACHINE_DRIVES_MAX)
-    return pen_error_set(PEN_EUSAGE, "--nvme-path names %zu directories; %d "
-                         "can be simulated",
-                         set->n_nvme_dirs, PEN_MACHINE_DRIVES_MAX);
-  m->n_drives = set->n_nvme_dirs;
-  for (size_t d = 0; d < set->n_nvme_dirs; d++) {
-    const struct pen_machine_drive *drive =
-        find_drive(&all, set->nvme_dirs[d], d);
-    if (!drive)
-      return pen_error_set(PEN_EUSAGE,
-                           "the machine profile says nothing of the drive of "
-                           "%s; run penstock bench nvme --nvme-path %s",
-                           set->nvme_dirs[d], set->nvme_dirs[d]);
-    size_t sharers = 0;
-    for (size_t i = 0; i < set->n_nvme_dirs; i++)
-      sharers += i == d || same_drive(set->nvme_dirs[i], set->nvme_dirs[d]);
-    m->drives[d] = *drive;
-    divide(&m->drives[d], sharers);
-  }
-  return 0;
-}
-
 /* ---- the step ---- */
 
 struct rehearsal {
-  struct pen_carry carry;
-  struct pen_schedule schedule;
-  struct pen_simulate *simulate;
+  struct pen_rehearsal step;
   struct pen_simulate_options options;
   struct pen_trace *trace;
 };
 
-/* The schedule of a step that applies the update of the one before it, with the
- * rings as they are after a few. */
 static int build_step(const struct pen_plan *plan, struct rehearsal *r)
 {
   const struct pen_session *s = &plan->trainer.session;
-  const struct pen_workload *w = pen_model_workload(s->model);
   bool commits = plan->trainer.set.durable && s->layout.n_store_tiles > 0 &&
                  s->layout.n_store_tiles == s->layout.n_tiles &&
                  plan->trainer.set.commit_interval == 1;
   struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
                             .n_micros = plan->micros_per_step,
                             .n_tokens = plan->tokens_per_step};
-  int rc = pen_carry_init(&r->carry, &s->layout);
-  if (rc == 0)
-    rc = pen_schedule_init(&r->schedule, w, &s->layout, s->plan.n_tasks,
-                           s->plan.n_accesses, true);
-  for (int step = 0; rc == 0 && step < STEPS_TO_FULL_FLIGHT; step++)
-    rc = pen_schedule_build(w, &s->layout, &shape, commits, &r->carry,
-                            &r->schedule);
-  return rc < 0 ? rc : pen_simulate_create(r->schedule.n_tasks, &r->simulate);
+  return pen_rehearsal_open(&r->step, pen_model_workload(s->model), &s->layout,
+                            &s->plan, &shape, commits);
 }
 
 static int run_on(struct rehearsal *r, const struct pen_machine *machine,
                   struct pen_trace *trace, struct pen_simulate_result *result)
 {
   r->options.demand.machine = machine;
-  return pen_simulate_run(r->simulate, &r->schedule, &r->options, trace, 0,
-                          result);
+  return pen_rehearsal_run(&r->step, &r->options, trace, result);
 }
 
 static int save_timeline(struct pen_plan *plan, struct rehearsal *r,
@@ -207,6 +142,10 @@ static void twice(struct pen_machine *m, const char *what)
     m->dram_read *= 2;
     m->dram_write *= 2;
     m->dram_update *= 2;
+  } else if (strcmp(what, "device") == 0) {
+    m->device_bf16 *= 2;
+    m->device_fp32 *= 2;
+    m->device_memory *= 2;
   } else if (strcmp(what, "link") == 0) {
     m->upload *= 2;
     m->download *= 2;
@@ -216,6 +155,16 @@ static void twice(struct pen_machine *m, const char *what)
     m->drives[d].write *= 2;
     m->drives[d].mixed *= 2;
   }
+}
+
+static bool has_part(const struct pen_plan *plan, const char *what)
+{
+  return strcmp(what, "device") == 0
+             ? pen_machine_has_device(&plan->machine)
+         : strcmp(what, "link") == 0
+             ? !plan->trainer.session.layout.placement.unified
+         : strcmp(what, "drives") == 0 ? plan->machine.n_drives > 0
+                                       : true;
 }
 
 /* More cores are more threads, where they were left to the machine. */
@@ -243,20 +192,14 @@ static int try_better(struct pen_plan *plan, struct rehearsal *r,
 static int simulate(struct pen_plan *plan, struct rehearsal *r,
                     const char *trace)
 {
-  static const char *const whats[] = {"cores", "memory", "link", "drives"};
+  static const char *const whats[] = {"cores", "memory", "device", "link",
+                                      "drives"};
   const struct pen_session *s = &plan->trainer.session;
-  const struct pen_machine_settings *set = &plan->trainer.set.machine;
-  size_t threads = set->threads ? set->threads : plan->machine.cores;
-  r->options = (struct pen_simulate_options){
-      .demand = {.elem_bytes = pen_elem_bytes(s->elem),
-                 .threads = threads,
-                 .update_threads =
-                     set->update_threads ? set->update_threads : threads},
-      .io_depth = s->io_depth,
-      .apply = true};
+  r->options = pen_session_simulate_options(s, &plan->machine);
   int rc = run_on(r, &plan->machine, NULL, &plan->step);
   for (size_t i = 0; rc == 0 && i < sizeof whats / sizeof *whats; i++)
-    rc = try_better(plan, r, whats[i]);
+    if (has_part(plan, whats[i]))
+      rc = try_better(plan, r, whats[i]);
   if (rc == 0 && trace)
     rc = save_timeline(plan, r, trace);
   return rc;
@@ -268,15 +211,13 @@ int pen_plan_simulate(struct pen_plan *plan, const struct pen_machine *machine,
   struct rehearsal r = {0};
   plan->machine = *machine;
   plan->n_better = 0;
-  int rc = choose_drives(&plan->trainer.set.machine, &plan->machine);
+  int rc = pen_drives_choose(&plan->trainer.set.machine, &plan->machine);
   if (rc == 0)
     rc = build_step(plan, &r);
   if (rc == 0)
     rc = simulate(plan, &r, trace);
   pen_trace_free(&r.trace);
-  pen_simulate_free(&r.simulate);
-  pen_schedule_done(&r.schedule);
-  pen_carry_done(&r.carry);
+  pen_rehearsal_close(&r.step);
   plan->simulated = rc == 0;
   return rc;
 }

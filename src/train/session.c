@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/thread.h"
+#include "src/train/drives.h"
 
 #define TILE_ELEMS_AUTO (16 * PEN_NORM_CHUNK_ELEMS)
 #define TILE_ELEMS_INFERENCE PEN_NORM_CHUNK_ELEMS
@@ -122,38 +124,107 @@ static void fill_wish(struct pen_fit_wish *wish, const struct pen_workload *w,
     wish->activation_slots = 4;
 }
 
-/* A placement with its layout and plan, in `host` bytes with all that the memory
- * list has by now.  The schedule's tables need room too and are known only once
- * there is a placement, so room is set aside for those of the last try until
- * they fit, or are in the number that is said to be missing. */
-static int fit(struct pen_session *s, const struct pen_fit_wish *wish,
-               uint64_t host)
+/* A placement within `host` bytes with all that the memory list has by now. */
+struct place {
+  struct pen_session *session;
+  uint64_t host;
+};
+
+/* Room for the schedule's tables is needed too, and how much is known only once
+ * there is a placement: so room is set aside for those of the last try until
+ * they fit, or are in the number that is said to be missing.  What does not fit
+ * has a layout all the same. */
+static int fit(const struct place *at, const struct pen_fit_wish *wish,
+               struct pen_layout *ret_layout, struct pen_run_plan *ret_plan)
 {
+  const struct pen_session *s = at->session;
   const struct pen_workload *w = pen_model_workload(s->model);
+  struct pen_placement placement;
   uint64_t tables = 0;
   for (;;) {
     struct pen_fit_limits limits = {
         .device_bytes =
             s->machine.device_bytes ? s->machine.device_bytes : PEN_ALL_BYTES,
-        .host_bytes = host,
+        .host_bytes = at->host,
         .host_taken_bytes = s->memory.total[PEN_TIER_HOST] + tables,
         .has_nvme = s->machine.n_nvme_dirs > 0};
-    int fits = pen_fit(w, wish, &limits, &s->placement);
+    int fits = pen_fit(w, wish, &limits, &placement);
     if (fits < 0 && fits != -PEN_ENOFIT)
       return fits;
-    int rc = pen_layout_init(&s->layout, w, &s->placement);
+    int rc = pen_layout_init(ret_layout, w, &placement);
     if (rc == 0)
-      rc = pen_run_plan(w, &s->layout, &s->plan);
+      rc = pen_run_plan(w, ret_layout, ret_plan);
     if (rc < 0)
       return rc;
-    if (s->plan.table_bytes <= tables ||
-        (fits == 0 && limits.host_taken_bytes - tables + s->plan.table_bytes +
-                              s->layout.tier_bytes[PEN_TIER_HOST] <= host))
+    if (ret_plan->table_bytes <= tables ||
+        (fits == 0 && limits.host_taken_bytes - tables +
+                              ret_plan->table_bytes +
+                              ret_layout->tier_bytes[PEN_TIER_HOST] <=
+                          at->host))
       return fits;
-    tables = s->plan.table_bytes;
-    pen_layout_done(&s->layout);
+    tables = ret_plan->table_bytes;
+    pen_layout_done(ret_layout);
     pen_error_clear();
   }
+}
+
+static int fit_candidate(void *ctx, const struct pen_fit_wish *wish,
+                         struct pen_layout *ret_layout,
+                         struct pen_run_plan *ret_plan)
+{
+  int rc = fit(ctx, wish, ret_layout, ret_plan);
+  if (rc < 0)
+    pen_layout_done(ret_layout);
+  return rc;
+}
+
+struct pen_simulate_options
+pen_session_simulate_options(const struct pen_session *s,
+                             const struct pen_machine *machine)
+{
+  size_t threads = s->machine.threads ? s->machine.threads : machine->cores;
+  return (struct pen_simulate_options){
+      .demand = {.machine = machine,
+                 .elem_bytes = pen_elem_bytes(s->elem),
+                 .threads = threads,
+                 .update_threads = s->machine.update_threads
+                                       ? s->machine.update_threads
+                                       : threads},
+      .io_depth = s->io_depth,
+      .apply = true};
+}
+
+/* Lets the profile choose what `wish` leaves open.  One that lacks a rate leaves
+ * the rule in its place. */
+static int search(struct pen_session *s, const struct pen_session_shape *shape,
+                  struct place *at, struct pen_fit_wish *wish)
+{
+  const struct pen_fit_wish *asked = &s->machine.wish;
+  struct pen_machine machine = *s->machine.profile;
+  int rc = pen_drives_choose(&s->machine, &machine);
+  struct pen_search_problem problem = {
+      .workload = pen_model_workload(s->model),
+      .simulate = pen_session_simulate_options(s, &machine),
+      .shape = {.kind = PEN_STEP_TRAIN,
+                .n_micros = shape->max_micros,
+                .n_tokens = (double)(shape->max_micros * shape->max_tokens)},
+      .free_group = !asked->group_size,
+      .free_recompute = asked->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO,
+      .free_weight_slots = !asked->weight_slots,
+      .free_tile_slots = !asked->tile_slots,
+      .place = fit_candidate,
+      .ctx = at};
+  if (rc == 0)
+    rc = pen_search(&problem, wish, &s->found);
+  if (rc == 0) {
+    *wish = s->found.wish;
+  } else if (rc == -PEN_EUSAGE) {
+    pen_log_warn("%s; until then placement is by the fixed rule",
+                 pen_error_text());
+    pen_error_clear();
+    rc = 0;
+  }
+  return rc;
 }
 
 /* What the slots leave of the limits is not theirs. */
@@ -173,7 +244,12 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
   pen_memory_add(&s->memory, "timeline", PEN_TIER_HOST, shape->trace_bytes);
   pen_memory_add(&s->memory, "libraries, program, stacks (allowance)",
                  PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
-  int rc = fit(s, &wish, host);
+  struct place at = {s, host};
+  int rc = 0;
+  if (s->machine.profile && !shape->inference)
+    rc = search(s, shape, &at, &wish);
+  if (rc == 0 || rc == -PEN_ENOFIT)
+    rc = fit(&at, &wish, &s->layout, &s->plan);
   if (rc < 0 && rc != -PEN_ENOFIT)
     return rc;
   pen_memory_add_layout(&s->memory, &s->layout);
@@ -220,7 +296,7 @@ int pen_session_start(struct pen_session *session, struct pen_store *store,
       .workload = pen_model_workload(session->model),
       .compute = pen_model_compute(session->model),
       .layout = &session->layout,
-      .device = session->placement.unified ? &pen_device_host_unified
+      .device = session->layout.placement.unified ? &pen_device_host_unified
                                            : &pen_device_host_discrete,
       .store = store,
       .update_pool = session->update_pool,

@@ -11,6 +11,7 @@
 #include "src/model/workload.h"
 #include "src/train/memory.h"
 #include "src/train/numerics.h"
+#include "src/train/search.h"
 #include "src/train/settings.h"
 
 /* Sizes the caller decides. */
@@ -35,7 +36,7 @@ struct pen_session {
   struct pen_params *params;
   struct pen_pool *pool, *update_pool;
   struct pen_model *model;
-  struct pen_placement placement;
+  struct pen_search_result found; /* where the machine's profile chose */
   struct pen_layout layout;
   struct pen_run_plan plan;
   struct pen_memory memory;
@@ -57,6 +58,12 @@ int pen_session_open(struct pen_session *session,
 /* The config.json of a model: a directory's, or the file itself. */
 int pen_session_config_path(const char *model, char *ret_path, size_t bytes,
                             bool *ret_is_config);
+
+/* What the simulator is told of how this session would run on a machine, which
+ * is borrowed: its threads are as many as cores, unless options say. */
+struct pen_simulate_options
+pen_session_simulate_options(const struct pen_session *session,
+                             const struct pen_machine *machine);
 
 /* Takes the memory and starts the lanes.  store: where the layout's store tiles
  * and scratch are; NULL if it has none; borrowed until close. */

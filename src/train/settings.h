@@ -9,6 +9,7 @@
 
 #include "kernels/elem.h"
 #include "offload/fit.h"
+#include "offload/machine.h"
 #include "src/train/lr.h"
 
 /* Where a run computes and where its bytes live. */
@@ -22,9 +23,13 @@ struct pen_machine_settings {
   uint64_t nvme_bytes;        /* most drive space; 0: what is free */
   const char *const *nvme_dirs; /* borrowed */
   size_t n_nvme_dirs;
+  bool described_drives;      /* plan only: nvme_dirs are names of drives that
+                                 need not be there */
   const char *io_engine;      /* name or fault specification */
   size_t io_depth;            /* 0: auto */
   struct pen_fit_wish wish;   /* zero tile_elems and slots: auto */
+  const struct pen_machine *profile; /* placements are searched by what it says;
+                                        NULL: by fit's rule alone; borrowed */
 };
 
 /* A model and how it is computed. */

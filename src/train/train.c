@@ -133,12 +133,27 @@ int pen_trainer_plan_steps(struct pen_trainer *t)
                      t->set.warmup, t->set.decay_steps, &t->lr);
 }
 
+static void print_search(const struct pen_session *s)
+{
+  const struct pen_search_result *f = &s->found;
+  if (!s->machine.profile)
+    pen_log_info("placement: by a fixed rule, there is no profile of this "
+                 "machine; penstock bench all makes one");
+  else if (f->n_tried && f->rule_seconds > 0)
+    pen_log_info("placement: the fastest of %zu simulated, %.3g s a step; the "
+                 "fixed rule's takes %.3g s", f->n_fitting, f->seconds,
+                 f->rule_seconds);
+  else if (f->n_tried)
+    pen_log_info("placement: the fastest of %zu simulated, %.3g s a step; the "
+                 "fixed rule's does not fit", f->n_fitting, f->seconds);
+}
+
 static void print_start(const struct pen_trainer *t)
 {
   const struct pen_session *s = &t->session;
   const struct pen_sequences_counts *counts =
       pen_sequences_counts(t->train.set.sequences);
-  const struct pen_placement *p = &s->placement;
+  const struct pen_placement *p = &s->layout.placement;
   char text[PEN_SIZE_TEXT_BYTES];
   pen_log_info("model: %s, %" PRIu64 " parameters in %zu blocks; computing in "
                "%s with %s (%s), %s kernels, %zu threads",
@@ -165,6 +180,7 @@ static void print_start(const struct pen_trainer *t)
                s->layout.placement.recompute_blocks,
                s->params->body_end - s->params->body_begin,
                s->layout.n_store_tiles, s->layout.n_tiles);
+  print_search(s);
   if (s->engine) {
     pen_size_format(s->plan.nvme_written_bytes, text);
     pen_log_info("drives: %s written per step%s", text,

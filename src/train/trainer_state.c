@@ -227,7 +227,7 @@ static int start_session(struct pen_trainer *t)
 /* The first commit of state that was just put in a new store. */
 static int first_commit(struct pen_trainer *t)
 {
-  t->cursor.tile_elems = t->session.placement.tile_elems;
+  t->cursor.tile_elems = t->session.layout.placement.tile_elems;
   t->cursor.whole = t->whole_in_store;
   if (!t->whole_in_store || !t->set.durable)
     return 0;
@@ -360,7 +360,7 @@ int pen_trainer_attach(struct pen_trainer *t)
       .magic = PEN_CURSOR_MAGIC,
       .version = PEN_CURSOR_VERSION,
       .numerics_hash = pen_numerics_hash(&t->numerics),
-      .tile_elems = t->session.placement.tile_elems,
+      .tile_elems = t->session.layout.placement.tile_elems,
       .whole = t->whole_in_store};
   if (!t->resumes)
     return start_fresh(t);

@@ -47,7 +47,8 @@ def the_bytes_are_those_of_train(folder):
     profile = write_profile(folder)
     before = files_below(folder)
     for options in ((), nvme, ("--host-mode", "discrete"), ("--recompute", "all")):
-        said = succeed("train", *job.options, *HOST, *options, "-o", job.path("out"), "--dry-run").stderr
+        said = succeed("train", *job.options, *HOST, *options, "-o", job.path("out"), "--dry-run",
+                       "--profile", profile).stderr
         totals = {tier: int(n) for tier, n in re.findall(r"^(\w+) +[\d.]+ \w+  \((\d+) bytes\)", said, re.M)}
         got = plan(job, *options, "--profile", profile)
         assert got["fits"] and totals["host"] > 1 << 20
@@ -161,6 +162,119 @@ def the_timeline_has_every_lane(folder):
     assert {"forward", "backward", "read tile", "write tile", "update"} <= {e["name"] for e in events}
     done = run("plan", *job.options, *HOST, "--trace", trace, env={**os.environ, "HOME": folder})
     assert done.returncode == 2 and "--trace needs a machine profile" in done.stderr
+
+
+def shape(folder, **changes):
+    """A model of 1.2 billion parameters, without weights."""
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,
+              "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+              "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": True,
+              "torch_dtype": "bfloat16", **changes}
+    path = os.path.join(folder, "config.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    return path
+
+
+WORKSTATION = ("--gpu", "rtx4090", "--cores", "16", "--memory-bandwidth", "65GB/s", "--max-length", "1024", "-b", "8")
+DRIVE = ("--drive-read", "7GB/s", "--drive-write", "5GB/s")
+
+
+def plan_shape(folder, *options):
+    return json.loads(succeed("plan", "--model", shape(folder), "--profile", write_profile(folder, drives=[]), *options,
+                              "-o", "json").stdout)
+
+
+@test
+def a_machine_can_be_described(folder):
+    many = plan_shape(folder, *WORKSTATION, "--ram", "64GiB", "--gradient-accumulation-steps", "4")
+    assert many["fits"] and many["time"]["binds"] == "device" and many["bytes"]["nvme"] == 0
+    # 32 x 1,024 tokens of at least 6 operations a parameter on a GPU of 165.2 TFLOP/s.
+    least = 32 * 1024 * 6 * 1.2e9 / 165.2e12
+    assert least < many["time"]["seconds_per_step"] < 1.6 * least, (least, many["time"])
+    assert many["bytes"]["device"] < 24 << 30
+    # Of 8,192 tokens AdamW's 28 bytes a parameter take longer.
+    ram = plan_shape(folder, *WORKSTATION, "--ram", "64GiB")
+    assert ram["time"]["binds"] == "memory" and ram["time"]["seconds_per_step"] > 28 * 1.2e9 / 65e9
+    disk = plan_shape(folder, *WORKSTATION, "--ram", "12GiB", *DRIVE)
+    assert disk["fits"] and disk["bytes"]["host"] <= 12 << 30 and disk["bytes"]["nvme"] > 12e9
+    assert disk["time"]["seconds_per_step"] > ram["time"]["seconds_per_step"]
+    more = {c["what"]: c["speedup"] for c in disk["changes"]}
+    assert more["a drive more"] > 1.3 and list(more.values()) == sorted(more.values(), reverse=True), more
+    two = plan_shape(folder, *WORKSTATION, "--ram", "12GiB", *DRIVE, "--drives", "2")
+    gain = disk["time"]["seconds_per_step"] / two["time"]["seconds_per_step"]
+    assert abs(gain / more["a drive more"] - 1) < 1e-6, (gain, more)
+
+
+@test
+def what_would_make_it_fit(folder):
+    options = ("plan", "--model", shape(folder), *WORKSTATION, "--profile", write_profile(folder, drives=[]))
+    done = fail(3, "does not fit", *options, "--ram", "12GiB", "-o", "json")
+    changes = [c["what"] for c in json.loads(done.stdout)["changes"]]
+    assert "a drive for state (--nvme-path DIR)" in changes, changes
+    (more,) = [c for c in changes if c.endswith("more RAM")]
+    missing = float(more.split()[0])
+    succeed(*options, "--ram", f"{12 + missing + 1.5}GiB")
+    assert "fits with" in fail(3, "does not fit", *options, "--ram", "12GiB").stdout
+
+
+@test
+def the_search_is_never_slower_than_the_rule(folder):
+    said = succeed("train", *Job(folder).options, *HOST, *drives(folder), "-o", os.path.join(folder, "out"), "--dry-run",
+                   "--profile", write_profile(folder)).stderr
+    tried, best, rule = re.search(r"fastest of (\d+) simulated, ([\d.e-]+) s a step; the fixed rule's takes ([\d.e-]+) s",
+                                  said).groups()
+    assert int(tried) > 5 and float(best) <= float(rule)
+    slow = ("--ram", "12GiB", *DRIVE, "--gradient-accumulation-steps", "4")
+    chosen = plan_shape(folder, *WORKSTATION, *slow)
+    for options in (("--group-size", "1"), ("--recompute", "all"), ("--tile-slots", "2")):
+        fixed = plan_shape(folder, *WORKSTATION, *slow, *options)
+        assert chosen["time"]["seconds_per_step"] <= fixed["time"]["seconds_per_step"] * 1.006, options
+
+
+@test
+def a_sweep_is_a_plan_for_each_value(folder):
+    options = (*WORKSTATION, *DRIVE, "--ram", "16GiB")
+    figure = os.path.join(folder, "ram.svg")
+    got = plan_shape(folder, *options, "--sweep", "ram=1GiB,16GiB,64GiB", "--plot", figure)
+    assert got["option"] == "ram" and [p["fits"] for p in got["points"]] == [False, True, True]
+    one = plan_shape(folder, *options)
+    assert got["points"][1]["seconds_per_step"] == one["time"]["seconds_per_step"]
+    assert got["points"][2]["tokens_per_second"] > got["points"][1]["tokens_per_second"]
+    with open(figure, encoding="utf-8") as f:
+        text = f.read()
+    assert text.startswith("<svg") and text.rstrip().endswith("</svg>") and "64GiB" in text and "does not fit" in text
+    config = ("plan", "--model", shape(folder), *WORKSTATION)
+    fail(2, "no option --rams", *config, "--sweep", "rams=1,2")
+    fail(2, "ram=32GiB,64GiB", *config, "--sweep", "ram")
+    fail(2, "1,,2", *config, "--sweep", "cores=1,,2")
+    fail(2, "a size such as", *config, "--sweep", "ram=much")
+    fail(2, "--sweep NAME", *config, "--plot", figure)
+
+
+@test
+def a_plan_is_a_file_of_options(folder):
+    job = Job(folder)
+    profile = write_profile(folder)
+    options = (*job.options, *HOST, *drives(folder), "--profile", profile)
+    path = job.path("plan.yaml")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(succeed("plan", *options, "-o", "yaml").stdout)
+    said = succeed("train", "-c", path, "-o", job.path("out"), "--dry-run").stderr
+    asked = succeed("train", *options, "-o", job.path("out"), "--dry-run").stderr
+    table = re.compile(r"^ +[\d.]+ \w+  .*$|^\w+ +[\d.]+ \w+  \(\d+ bytes\)$", re.M)
+    assert table.findall(said) == table.findall(asked) and len(table.findall(said)) > 10
+
+
+@test
+def slips_in_a_description(folder):
+    options = ("plan", "--model", shape(folder), "--profile", write_profile(folder))
+    fail(2, ["rtx9000", "rtx4090"], *options, "--gpu", "rtx9000")
+    fail(2, "4x16", *options, "--gpu", "l4", "--pcie", "4")
+    fail(2, "--gpu NAME", *options, "--pcie", "4x16")
+    fail(2, "bytes a second such as", *options, "--drive-read", "fast")
+    fail(2, "contradict", *options, "--drives", "2", *drives(folder))
+    fail(2, "text or json", "inspect", shape(folder), "-o", "yaml")
 
 
 main()

@@ -370,6 +370,35 @@ static void test_faster_is_not_slower(void **state)
   }
 }
 
+/* With a device of its own, products and copies leave the cores alone and its
+ * memory is not RAM. */
+static void test_device(void **state)
+{
+  struct hand h;
+  hand_init(&h);
+  h.machine.device_fp32 = 1000;
+  h.machine.device_memory = 400;
+  struct pen_cost product = {.flops = 500, .dram_read_bytes = 0,
+                             .device_read_bytes = 100};
+  hand_add(&h, PEN_TASK_FORWARD, PEN_LANE_COMPUTE, product);
+  struct pen_cost adam = {.update_elems = 5};
+  hand_add(&h, PEN_TASK_UPDATE, PEN_LANE_UPDATE, adam);
+  hand_run(&h);
+  is_near(h.result.least_seconds[PEN_RESOURCE_DEVICE], 0.5);
+  is_near(h.result.least_seconds[PEN_RESOURCE_DEVICE_MEMORY], 0.25);
+  is_near(h.result.least_seconds[PEN_RESOURCE_DRAM], 0);
+  is_near(h.result.busy_seconds[PEN_LANE_COMPUTE], 0.5);
+  is_near(h.result.seconds, 0.5); /* the update has both cores: 5 / 5 / 2 */
+  is_near(h.result.least_seconds[PEN_RESOURCE_CORES], 0.5);
+
+  /* The same played by the cores. */
+  h.machine.device_fp32 = 0;
+  hand_run(&h);
+  is_near(h.result.least_seconds[PEN_RESOURCE_DEVICE], 0);
+  is_near(h.result.least_seconds[PEN_RESOURCE_DRAM], 1);
+  assert_true(h.result.seconds > 25);
+}
+
 /* What a toy step costs, counted by hand: AdamW moves 12 bytes of state each
  * way and reads a gradient and writes a weight for every element. */
 static void test_update_traffic(void **state)
@@ -534,6 +563,7 @@ int main(void)
       cmocka_unit_test(test_unknown_rates_are_asked_for),
       cmocka_unit_test(test_no_step_beats_its_bounds),
       cmocka_unit_test(test_faster_is_not_slower),
+      cmocka_unit_test(test_device),
       cmocka_unit_test(test_update_traffic),
       cmocka_unit_test(test_same_order_as_run),
   };

@@ -9,7 +9,7 @@ enum { RUN = 1, LOOK = 2 };
 struct values {
   char *name, *kind, *out;
   struct pen_option_list dirs;
-  uint64_t count, bytes;
+  uint64_t count, bytes, speed;
   double rate;
   bool resume, packing, help;
   int place, format;
@@ -42,6 +42,8 @@ static const struct pen_option table[] = {
     1, 0, RUN, 0, "numbers", NULL, "bytes" },
   { "learning-rate", "lr,alpha", 0, PEN_OPTION_DOUBLE, AT(rate), "5e-5", NULL,
     0, 1, RUN, 0, "numbers", NULL, "a rate" },
+  { "speed", NULL, 0, PEN_OPTION_RATE, AT(speed), "auto", auto_words, 1, 0,
+    RUN, 0, "numbers", NULL, "a speed" },
   { "resume", NULL, 0, PEN_OPTION_BOOL, AT(resume), NULL, NULL, 0, 0,
     RUN, 0, "numbers", NULL, "go on" },
   { "packing", NULL, 0, PEN_OPTION_BOOL, AT(packing), "true", NULL, 0, 0,
@@ -247,7 +249,7 @@ static char *dumped(void)
 static void test_dump(void **state)
 {
   test_ok(parse("--name a\"\\b --lr 0.1 --count 7 --memory-bytes 24GiB "
-                "--place cpu_ram --dirs /a,/b --resume"));
+                "--place cpu_ram --dirs /a,/b --resume --speed 7GB/s"));
   char *text = dumped();
   assert_string_equal(text,
     "# things\n"
@@ -258,10 +260,46 @@ static void test_dump(void **state)
     "count: 7\n"
     "memory-bytes: 24GiB\n"
     "learning-rate: 0.1\n"
+    "speed: 7GB/s\n"
     "resume: true\n"
     "packing: true\n"
     "place: cpu_ram\n");
   free(text);
+}
+
+static void test_rates(void **state)
+{
+  test_ok(parse("--speed 7GB/s"));
+  assert_int_equal(values.speed, 7000000000);
+  test_ok(parse("--speed 7GB"));
+  assert_int_equal(values.speed, 7000000000);
+  test_fails(parse("--speed 7GB/h"), PEN_EUSAGE, "bytes a second such as");
+  test_fails(parse("--speed /s"), PEN_EUSAGE, "bytes a second such as");
+  test_fails(parse("--memory-bytes 7GB/s"), PEN_EUSAGE, "a size such as");
+}
+
+/* Changing the copy leaves the original alone, and the other way round. */
+static void test_copy(void **state)
+{
+  struct values other;
+  struct pen_options copy;
+  test_ok(parse("--name x --dirs /a,/b --count 7"));
+  test_ok(pen_option_copy(&copy, &options, &other, sizeof other));
+  assert_string_equal(other.name, "x");
+  assert_true(other.name != values.name);
+  assert_int_equal(other.dirs.n_items, 2);
+  assert_true(other.dirs.items != values.dirs.items);
+  test_ok(pen_option_set(&copy, pen_option_find(&copy, "name"), "name", "y",
+                         PEN_OPTION_COMMAND_LINE));
+  test_ok(pen_option_set(&copy, pen_option_find(&copy, "count"), "count", "8",
+                         PEN_OPTION_COMMAND_LINE));
+  assert_string_equal(values.name, "x");
+  assert_int_equal(values.count, 7);
+  assert_string_equal(other.name, "y");
+  assert_int_equal(other.count, 8);
+  assert_int_equal(pen_option_source(&copy, "dirs"), PEN_OPTION_COMMAND_LINE);
+  pen_option_done(&copy);
+  assert_string_equal(values.dirs.items[1], "/b");
 }
 
 static void test_help(void **state)
@@ -305,6 +343,8 @@ int main(void)
     cmocka_unit_test(test_file_is_weaker),
     cmocka_unit_test(test_file_slips),
     cmocka_unit_test(test_dump),
+    cmocka_unit_test(test_rates),
+    cmocka_unit_test(test_copy),
     cmocka_unit_test(test_help),
   };
   return cmocka_run_group_tests(tests, NULL, done);

@@ -1,0 +1,39 @@
+/* search.h: the fastest placement that fits, found by simulating candidates. */
+#ifndef PEN_SRC_TRAIN_SEARCH_H
+#define PEN_SRC_TRAIN_SEARCH_H
+
+#include "offload/fit.h"
+#include "offload/rehearse.h"
+
+struct pen_search_problem {
+  const struct pen_workload *workload;
+  struct pen_simulate_options simulate; /* with the machine */
+  struct pen_shape shape;               /* of a full step */
+  /* What the user left open; the search settles nothing else. */
+  bool free_group, free_recompute, free_weight_slots, free_tile_slots;
+  /* Lays a wish out in the memory there is.  0: *ret_layout is the caller's to
+   * free; -PEN_ENOFIT; or what ends the search. */
+  int (*place)(void *ctx, const struct pen_fit_wish *wish,
+               struct pen_layout *ret_layout, struct pen_run_plan *ret_plan);
+  void *ctx;
+};
+
+struct pen_search_result {
+  struct pen_fit_wish wish;      /* of the fastest */
+  double seconds;                /* of its step */
+  double rule_seconds;           /* as the rule alone would have it; 0: that
+                                    did not fit */
+  size_t n_tried, n_fitting;
+};
+
+/* From the rule's placement on, changes one choice at a time to the value with
+ * the shortest step, in turns, until none is shorter by PEN_SEARCH_GAIN.
+ * Deterministic.  -PEN_ENOFIT, with the rule's text, where nothing fits. */
+int pen_search(const struct pen_search_problem *problem,
+               const struct pen_fit_wish *rule,
+               struct pen_search_result *ret_result);
+
+/* A share of the step: less is within what the simulator can tell. */
+#define PEN_SEARCH_GAIN 0.005
+
+#endif
