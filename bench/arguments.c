@@ -13,6 +13,8 @@
 #define AT(field) offsetof(struct pen_arguments, field)
 #define MEMORY (PEN_ROOF_MEMORY | PEN_BENCH_ADAMW)
 #define PRODUCTS (PEN_ROOF_GEMM | PEN_BENCH_GEMM)
+#define OURS (PEN_BENCH_GEMM | PEN_BENCH_OVERHEAD)
+#define COMPUTES (PRODUCTS | PEN_BENCH_OVERHEAD)
 #define ALL (MEMORY | PRODUCTS | PEN_ROOF_DISK | \
              PEN_BENCH_DISK | PEN_BENCH_OVERHEAD)
 
@@ -29,23 +31,36 @@ static const struct pen_option table[] = {
     {"repeats", NULL, 0, PEN_OPTION_U64, AT(repeats), "15", NULL, 1,
      PEN_REPORT_RUNS_MAX, ALL, 0, "bench", NULL, "repetitions that count"},
     {"threads", NULL, 0, PEN_OPTION_U64, AT(threads), "all", all_cpus, 1, 1024,
-     ALL, 0, "bench", NULL, "threads"},
+     ALL & ~PEN_ROOF_DISK, 0, "bench", NULL, "threads"},
     {"elements", NULL, 0, PEN_OPTION_U64, AT(elements), "100000000", NULL, 4096,
      1e12, MEMORY, 0, "bench", NULL, "elements of each array"},
     {"tile-size", NULL, 0, PEN_OPTION_U64, AT(tile_size), "1048576", NULL, 4096,
-     1e12, PEN_BENCH_ADAMW, 0, "bench", NULL, "elements of a tile"},
+     1e12, PEN_BENCH_ADAMW | PEN_BENCH_OVERHEAD, 0, "bench", NULL,
+     "elements of a tile"},
     {"tokens", NULL, 0, PEN_OPTION_U64, AT(tokens), "2048", NULL, 1, 1e6,
-     PRODUCTS, 0, "bench", NULL, "tokens of a step"},
+     COMPUTES, 0, "bench", NULL, "tokens of a step"},
     {"model", NULL, 0, PEN_OPTION_STRING, AT(model), "llama-1b", models, 0, 0,
-     PRODUCTS, 0, "bench", NULL, "whose shapes"},
+     COMPUTES, 0, "bench", NULL, "whose shapes"},
     {"dtype", NULL, 0, PEN_OPTION_ENUM, AT(dtype), "bf16", dtypes, 0, 0,
-     PRODUCTS, 0, "bench", NULL, "of the factors"},
+     COMPUTES, 0, "bench", NULL, "of the factors"},
     {"sample-flops", NULL, 0, PEN_OPTION_DOUBLE, AT(sample_flops), "5e9", NULL,
-     1, 0, PRODUCTS, 0, "bench", NULL, "operations of one timed sample, at least"},
+     1, 0, COMPUTES, 0, "bench", NULL, "operations of one timed sample, at least"},
     {"rest-ms", NULL, 0, PEN_OPTION_U64, AT(rest_ms), "20", NULL, 0, 1000,
-     PRODUCTS, 0, "bench", NULL, "milliseconds of rest before each sample"},
+     COMPUTES, 0, "bench", NULL, "milliseconds of rest before each sample"},
+    {"directory", NULL, 0, PEN_OPTION_STRING, AT(directory), NULL, NULL, 0, 0,
+     PEN_ROOF_DISK, PEN_ROOF_DISK, "bench", "DIR", "on the drive"},
+    {"request", NULL, 0, PEN_OPTION_SIZE, AT(request), "12MiB", NULL, 4096, 1e9,
+     PEN_ROOF_DISK, 0, "bench", NULL, "bytes of a transfer"},
+    {"size", NULL, 0, PEN_OPTION_SIZE, AT(size), "4GiB", NULL, 4096, 0,
+     PEN_ROOF_DISK, 0, "bench", NULL, "bytes of the file"},
+    {"depth", NULL, 0, PEN_OPTION_U64, AT(depth), "8", NULL, 1, 256,
+     PEN_ROOF_DISK, 0, "bench", NULL, "transfers in flight"},
+    {"tiles", NULL, 0, PEN_OPTION_U64, AT(tiles), "10000", NULL, 2, 1e7,
+     PEN_BENCH_OVERHEAD, 0, "bench", NULL, "tiles of state"},
+    {"blocks", NULL, 0, PEN_OPTION_U64, AT(blocks), "40", NULL, 1, 10000,
+     PEN_BENCH_OVERHEAD, 0, "bench", NULL, "blocks that they are spread over"},
     {"gemm", NULL, 0, PEN_OPTION_STRING, AT(gemm), "auto", NULL, 0, 0,
-     PEN_BENCH_GEMM, 0, "bench", NULL, "our product library"},
+     OURS, 0, "bench", NULL, "our product library"},
 };
 
 static void parse(enum pen_arguments_program program, int argc,
@@ -59,6 +74,8 @@ static void parse(enum pen_arguments_program program, int argc,
   options.verb_name = slash ? slash + 1 : argv[0];
   if (rc == 0)
     rc = pen_option_parse(&options, argc - 1, argv + 1, NULL);
+  if (rc == 0 && !a->help)
+    rc = pen_option_check_required(&options);
   a->options = options;
   if (rc < 0)
     pen_report_fail();

@@ -27,6 +27,10 @@ struct pen_arguments {
   char *model, *gemm; /* names */
   double sample_flops; /* at least, of one timed sample */
   uint64_t rest_ms;    /* before it */
+  char *directory;     /* on the drive */
+  uint64_t request, size; /* bytes: of a transfer, of the file */
+  uint64_t depth;      /* transfers in flight */
+  uint64_t tiles, blocks; /* of a model that computes nothing */
   uint64_t threads;  /* the CPUs of this process unless given */
   uint64_t repeats;  /* that count */
   struct pen_options options; /* owner of the above */
