@@ -134,6 +134,7 @@ struct pen_config {
   int durability; /* enum above */
   uint64_t commit_interval;
   int state_after_run; /* enum above */
+  uint64_t max_write;  /* bytes; 0: no limit */
 };
 
 #endif

@@ -298,6 +298,8 @@ static const struct pen_option table[] = {
     T | P, 0, PLACEMENT, NULL, "steps between commits" },
   { "state-after-run", NULL, 0, ENUM(state_after_run), "keep", state_words, 0, 0,
     T | P, 0, PLACEMENT, NULL, "state files of a finished run" },
+  { "max-write", NULL, 0, SIZE(max_write), "none", none_words, 1, 0,
+    T | P, 0, PLACEMENT, NULL, "stop cleanly before this run has put more on drives" },
 
   { "gpu", NULL, 0, STRING(gpu), NULL, NULL, 0, 0,
     P, 0, DESCRIBED, "NAME", "of the catalogue: rtx4090, h200 ...; none: the cores compute" },

@@ -116,6 +116,7 @@ void pen_settings_train(const struct pen_config *c,
   s->save_total_limit = c->save_total_limit;
   s->durable = c->durability == PEN_CONFIG_DURABILITY_STEP;
   s->commit_interval = c->commit_interval;
+  s->max_write = c->max_write;
   s->discard_state = c->state_after_run == PEN_CONFIG_STATE_DISCARD;
   s->trace = c->trace;
   s->gave_max_length = was_given(c, "max-length") && c->max_length;

@@ -23,6 +23,7 @@ struct pen_runlog {
   int fd;
   uint64_t n_bytes; /* whole lines */
   uint64_t last_step, last_eval_step;
+  uint64_t nvme_written;
   char *path;
 };
 
@@ -48,6 +49,16 @@ static struct pen_json *next_line(const char *path, const char *text,
   return json;
 }
 
+static void count_written(struct pen_runlog *log, const struct pen_json *json)
+{
+  int64_t written = 0;
+  if (pen_json_opt_i64(json, pen_json_root(json), "nvme_written_bytes",
+                       &written))
+    pen_error_clear();
+  if (written > 0 && (uint64_t)written > log->nvme_written)
+    log->nvme_written = (uint64_t)written;
+}
+
 /* Bytes of the lines up to keep_step. */
 static uint64_t find_cut(struct pen_runlog *log, const char *text,
                          size_t n_bytes, uint64_t keep_step)
@@ -55,17 +66,18 @@ static uint64_t find_cut(struct pen_runlog *log, const char *text,
   size_t at = 0, cut = 0;
   uint64_t step;
   struct pen_json *json;
+  bool keep = true;
   while ((json = next_line(log->path, text, n_bytes, &at, &step))) {
-    bool keep = step <= keep_step;
+    keep = keep && step <= keep_step;
     const struct pen_json_node *root = pen_json_root(json);
     if (keep && pen_json_member(root, "loss"))
       log->last_step = step;
     if (keep && pen_json_member(root, "eval_loss"))
       log->last_eval_step = step;
+    count_written(log, json);
     pen_json_free(&json);
-    if (!keep)
-      break;
-    cut = at;
+    if (keep)
+      cut = at;
   }
   return cut;
 }
@@ -125,6 +137,11 @@ uint64_t pen_runlog_last_eval_step(const struct pen_runlog *log)
   return log->last_eval_step;
 }
 
+uint64_t pen_runlog_nvme_written(const struct pen_runlog *log)
+{
+  return log->nvme_written;
+}
+
 /* Ends the object and writes it with its newline, whole or not at all. */
 static int append(struct pen_runlog *log, struct pen_json_writer *writer,
                   char line[LINE_BYTES])
@@ -172,6 +189,8 @@ int pen_runlog_append_step(struct pen_runlog *log,
     pen_json_put_string(&writer, "skipped_block", step->skipped_block);
   if (step->bound)
     pen_json_put_string(&writer, "bound", step->bound);
+  if (step->nvme_written)
+    pen_json_put_u64(&writer, "nvme_written_bytes", step->nvme_written);
   int r = append(log, &writer, line);
   if (!r)
     log->last_step = step->step;

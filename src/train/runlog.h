@@ -19,6 +19,7 @@ struct pen_runlog_step {
   uint64_t n_skipped;        /* steps skipped so far, this one included */
   const char *skipped_block; /* where the non-finite gradient was; or NULL */
   const char *bound;         /* lane that binds; or NULL */
+  uint64_t nvme_written;     /* bytes the run has put on drives; 0: left out */
 };
 
 /* Opens the log for appending and keeps what belongs to the steps up to
@@ -32,6 +33,10 @@ int pen_runlog_open(const char *path, uint64_t keep_step,
  * a run killed between a commit and an evaluation can tell what is missing. */
 uint64_t pen_runlog_last_step(const struct pen_runlog *log);
 uint64_t pen_runlog_last_eval_step(const struct pen_runlog *log);
+
+/* The most that any line says was written to drives, lines cut away too: what
+ * a killed run wrote wore the drives all the same. */
+uint64_t pen_runlog_nvme_written(const struct pen_runlog *log);
 
 /* Appends a line with one write(2); a line that does not fit on the drive
  * leaves nothing behind.  Allocates nothing. */

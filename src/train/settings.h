@@ -71,6 +71,7 @@ struct pen_train_settings {
 
   bool durable;                 /* false: update in place, never commit */
   uint64_t commit_interval;     /* steps */
+  uint64_t max_write;           /* bytes to drives, all in all; 0: no limit */
   bool discard_state;           /* after a finished run */
   const char *trace;            /* timeline file, or NULL */
   const char *config_text;      /* resolved options, kept in the run; borrowed */

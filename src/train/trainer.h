@@ -31,6 +31,7 @@ struct pen_trainer {
   struct pen_store *store; /* NULL: nothing on drives */
   uint32_t generation;     /* of that store */
   struct pen_store_place *places; /* [n_store_tiles], while saving */
+  uint64_t written_before; /* to drives, by this run's earlier processes */
   bool whole_in_store;     /* every tile is there: each step can commit */
 
   struct pen_cursor cursor; /* after the newest step, applied or pending */
@@ -97,6 +98,14 @@ int pen_trainer_open_checkpoint(const struct pen_trainer *t, uint64_t step,
 int pen_trainer_pin_checkpoints(struct pen_trainer *t);
 /* Extents the store needs for --save-total-limit checkpoints. */
 size_t pen_trainer_extents(const struct pen_trainer *t);
+
+/* trainer_wear.c: bytes that this run has put on drives so far, earlier
+ * processes included; and whether --max-write allows another step and the clean
+ * stop after it. */
+uint64_t pen_trainer_written(const struct pen_trainer *t);
+bool pen_trainer_may_write(const struct pen_trainer *t);
+/* -PEN_ESTOPPED: it allows none at all. */
+int pen_trainer_begin_wear(struct pen_trainer *t);
 
 /* trainer_loop.c */
 int pen_trainer_loop(struct pen_trainer *t);

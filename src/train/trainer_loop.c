@@ -120,7 +120,8 @@ static int log_step(struct pen_trainer *t, uint64_t step)
       .n_tokens = t->step_targets,
       .n_skipped = t->cursor.skipped,
       .skipped_block = t->step_skipped ? block_name(t) : NULL,
-      .bound = bound};
+      .bound = bound,
+      .nvme_written = pen_trainer_written(t)};
   return pen_runlog_append_step(t->log, &line);
 }
 
@@ -198,8 +199,8 @@ static int do_due(struct pen_trainer *t)
   return rc;
 }
 
-/* A signal came: leave nothing undone, and say how to go on. */
-static int stop(struct pen_trainer *t)
+/* Leaves nothing undone, and says why and how to go on. */
+static int stop(struct pen_trainer *t, const char *why)
 {
   bool commits = t->whole_in_store;
   t->update.commit = commits;
@@ -210,22 +211,29 @@ static int stop(struct pen_trainer *t)
   if (rc < 0)
     return rc;
   return pen_error_set(PEN_ESTOPPED,
-                       "stopped after step %llu of %llu, which is saved; go on "
-                       "with the same command and --resume",
+                       "stopped after step %llu of %llu, which is saved%s; go "
+                       "on with the same command and --resume",
                        (unsigned long long)t->cursor.step,
-                       (unsigned long long)t->n_steps);
+                       (unsigned long long)t->n_steps, why);
 }
 
 int pen_trainer_loop(struct pen_trainer *t)
 {
   pen_progress_begin(&t->progress, 2, t->cursor.step, t->n_steps);
-  int rc = do_due(t);
+  int rc = pen_trainer_begin_wear(t);
+  if (rc == 0)
+    rc = do_due(t);
   while (rc == 0 && t->cursor.step < t->n_steps) {
     rc = train_step(t, t->cursor.step);
     if (rc == 0)
       rc = do_due(t);
-    if (rc == 0 && t->set.stop && *t->set.stop && t->cursor.step < t->n_steps)
-      return stop(t);
+    if (rc < 0 || t->cursor.step == t->n_steps)
+      continue;
+    if (t->set.stop && *t->set.stop)
+      return stop(t, "");
+    if (!pen_trainer_may_write(t))
+      return stop(t, ", since another would write more to drives than "
+                     "--max-write; raise it");
   }
   pen_progress_end(&t->progress);
   return rc < 0 ? rc : pen_trainer_export(t);

@@ -22,7 +22,7 @@ LONG = "long" in sys.argv[2:]
 SEED = int(os.environ.get("PEN_SEED", "20261130"))
 RANDOM = random.Random(SEED)
 TESTS = []
-TIMING = ("tokens_per_second", "step_seconds", "bound")
+TIMING = ("tokens_per_second", "step_seconds", "bound", "nvme_written_bytes")  # and what placement may change
 DTYPES = {"F32": "<f", "BF16": "<H", "F16": "<H"}
 
 # Enough layers and tiles (of 65,536 elements) for every ring to turn, small

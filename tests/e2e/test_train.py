@@ -239,6 +239,30 @@ def interrupt_finishes_the_step_and_saves(folder):
 
 
 @test
+def max_write_stops_before_it_is_passed(folder):
+    job = Job(folder)
+    place = drive(folder)
+    output = job.path("limited")
+
+    def written():
+        with open(os.path.join(output, "log.jsonl"), encoding="utf-8") as f:
+            return [json.loads(line)["nvme_written_bytes"] for line in f]
+
+    step = json.loads(succeed("plan", *job.options, *place, "-o", "json").stdout)["drives"]["written_bytes_per_step"]
+    most = 9 * step  # the state's first load is one of them
+    fail(1, ["--max-write", "saved", "--resume"], *job.args(output, *place, "--max-write", most))
+    counts = written()
+    # From one step to the next the update of one step, and a manifest.
+    assert 3 < len(counts) < 9 and counts[-1] <= most - step, (len(counts), counts, step)
+    assert all(step <= b - a < step + 65536 for a, b in zip(counts[1:], counts[2:])), (counts, step)
+    fail(1, "no room for a step", *job.args(output, *place, "--max-write", most, "--resume"))
+    before = len(counts)
+    job.train(output, *place, "--resume")
+    job.check(output)
+    assert written()[before] >= counts[-1], "a resumed run forgot what had been written"
+
+
+@test
 def a_hub_id_names_the_download(folder):
     fail(1, "hf download some-org/some-model", *JOB.args(f"{folder}/run", "--model", "some-org/some-model"),
          env={**os.environ, "HF_HOME": folder})

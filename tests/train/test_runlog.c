@@ -211,6 +211,25 @@ static void test_failures(void **state)
   pen_runlog_close(&log);
 }
 
+/* What was written to drives is known of lines that are cut away, too. */
+static void test_nvme_written(void **state)
+{
+  const char *path = test_tmp("written.jsonl");
+  struct pen_runlog *log;
+  test_ok(pen_runlog_open(path, 0, &log));
+  assert_int_equal(pen_runlog_nvme_written(log), 0);
+  for (uint64_t step = 1; step <= 5; step++) {
+    struct pen_runlog_step line = line_of(step);
+    line.nvme_written = 1000 * step;
+    test_ok(pen_runlog_append_step(log, &line));
+  }
+  pen_runlog_close(&log);
+  test_ok(pen_runlog_open(path, 3, &log));
+  assert_int_equal(pen_runlog_nvme_written(log), 5000);
+  assert_int_equal(pen_runlog_last_step(log), 3);
+  pen_runlog_close(&log);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -220,6 +239,7 @@ int main(void)
     cmocka_unit_test(test_garbage_ends_the_log),
     cmocka_unit_test(test_read),
     cmocka_unit_test(test_full_drive),
+    cmocka_unit_test(test_nvme_written),
     cmocka_unit_test(test_failures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
