@@ -150,7 +150,7 @@ static const struct pen_option table[] = {
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
   { "bench", NULL, 0, STRING(bench), NULL, bench_words, 0, 0,
-    B, B, DATA, "WHAT", "memory, gemm, adam, nvme (with --nvme-path), all of these, or tiers: what each level of memory costs" },
+    B, B, DATA, "WHAT", "memory, gemm, adam, nvme (with --nvme-path), all of these, or tiers" },
   { "bench-size", NULL, 0, SIZE(bench_size), "1GiB", NULL, 1048576, 0,
     B, 0, DATA, NULL, "bytes of RAM, and of a file on each drive, to measure on" },
   { "repeats", NULL, 'r', U64(repeats), "5", NULL, 1, 64,
