@@ -70,15 +70,14 @@ static void report_all(struct pen_report *report, const struct pen_arguments *a,
   for (int i = 0; i < 3; i++)
     series[i] = (struct pen_report_series){names[i], "parameters/s", rates[i],
                                            a->repeats};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 1; i < 3; i++) { /* the roof stands in the others' lines */
     pen_report_begin(report, names[i]);
     pen_json_put_u64(&report->writer, "elements", i == 2 ? t->range.end : job->n);
     pen_json_put_u64(&report->writer, "threads", a->threads);
-    if (i > 0)
-      pen_json_put_string(&report->writer, "isa", pen_isa_name(job->isa));
+    pen_json_put_string(&report->writer, "isa", pen_isa_name(job->isa));
     if (i == 2)
       pen_json_put_u64(&report->writer, "tile_elements", t->elems);
-    pen_report_end(report, &series[i], i ? &series[0] : NULL);
+    pen_report_end(report, &series[i], &series[0]);
   }
 }
 

@@ -120,6 +120,11 @@ struct idle {
 static void make_workload(struct idle *idle, const struct pen_arguments *a)
 {
   size_t n = a->blocks, left = a->tiles - 1;
+  if (left < n) {
+    pen_error_set(PEN_EUSAGE, "%zu tiles leave some of %zu blocks and the head "
+                  "without one; give more --tiles", (size_t)a->tiles, n);
+    pen_report_fail();
+  }
   idle->blocks = calloc(n + 1, sizeof *idle->blocks);
   if (!idle->blocks) {
     pen_error_set(PEN_ENOFIT, "no memory for %zu blocks", n);

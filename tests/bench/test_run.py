@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""bench/run with tiny jobs: every bench runs, in scripts and in C, and their lines
+stand in one file that bench/compare reads."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.environ["PEN_ROOT"]
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+import report  # noqa: E402
+import training  # noqa: E402
+
+ALL = {"roof_memory", "roof_gemm", "roof_disk", "bench_adamw", "bench_gemm", "bench_disk",
+       "bench_overhead"}
+
+
+def run(name, *arguments):
+    return subprocess.run([sys.executable, os.path.join(ROOT, "bench", name), *arguments],
+                          capture_output=True, text=True, timeout=110,
+                          env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+
+
+def everything_runs(folder):
+    file = os.path.join(folder, "all.jsonl")
+    done = run("run", "--tiny", "--directory", folder, "--output", file)
+    assert done.returncode == 0, done.stderr[-300:]
+    lines = report.read(file)
+    assert {line["name"].split(".")[0] for line in lines} == ALL, lines
+    steps = {line["parameters"]["state"]: line for line in lines
+             if line["name"] == "bench_disk.step"}
+    assert steps["drive"]["ceiling"]["value"] == steps["ram"]["value"], steps
+    assert os.listdir(folder) == ["all.jsonl"], os.listdir(folder)
+    done = run("compare", file, file)
+    assert done.returncode == 0 and done.stdout.count("1.000 (") == len(lines), done.stdout
+
+
+def slips_are_told(folder):
+    file = os.path.join(folder, "no.jsonl")
+    done = run("run", "--tiny", "--directory", folder, "--output", file, "--only", "roof_tiles")
+    assert done.returncode == 2 and "roof_tiles" in done.stderr and not os.path.exists(file), done
+    done = run("bench_disk", "--directory", folder, "--tokens", "1000")
+    assert done.returncode == 2 and "1000 tokens" in done.stderr, done.stderr
+
+
+def failures_are_told(folder):
+    file = os.path.join(folder, "no.jsonl")
+    done = run("run", "--tiny", "--directory", os.path.join(folder, "missing"), "--output", file,
+               "--only", "roof_disk")
+    assert done.returncode == 1 and "run: failed: roof_disk" in done.stderr, done.stderr
+
+
+def cap_that_holds_the_state(folder):
+    config = os.path.join(folder, "config.json")
+    with open(config, "w", encoding="utf-8") as f:
+        json.dump({**training.CONFIG, "num_hidden_layers": 1, "vocab_size": 512}, f)
+    done = run("capped", "--config", config, "--directory", os.path.join(folder, "capped"),
+               "--cap", "2GiB", "--length", "32", "--bench-size", "64MiB", "--repeats", "1")
+    assert done.returncode == 1 and "holds the state" in done.stderr, done.stderr
+
+
+def main():
+    tests = [everything_runs, slips_are_told, failures_are_told, cap_that_holds_the_state]
+    print(f"1..{len(tests)}")
+    bad = 0
+    for number, function in enumerate(tests, 1):
+        try:
+            with tempfile.TemporaryDirectory(dir=os.environ["PEN_BUILD"]) as folder:
+                function(folder)
+            print(f"ok {number} - {function.__name__}")
+        except Exception as error:  # each is one test's failure
+            bad += 1
+            print(f"not ok {number} - {function.__name__}")
+            print("# " + repr(error).replace("\\n", "\n# "))
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
