@@ -13,6 +13,7 @@ from itertools import islice
 from penstock_prepare import PrepareError
 from penstock_prepare.files import is_records, resolve
 from penstock_prepare.samples import Sample, Samples
+from penstock_prepare.serve import serve
 from penstock_prepare.show import first_line, show
 from penstock_prepare.token_file import TokenFile
 from penstock_prepare.tokenizer import Tokenizer
@@ -49,16 +50,18 @@ def parser():
                    help="text on standard input to ids on standard output, no end token")
     p.add_argument("--decode", action="store_true",
                    help="ids on standard input to text on standard output")
+    p.add_argument("--serve", action="store_true",
+                   help="answer requests on standard input, one a line (see serve.py)")
     return p
 
 
 def check_usage(p, a):
-    if a.encode and a.decode:
-        p.error("--encode and --decode exclude each other")
-    if a.encode or a.decode:
+    if a.encode + a.decode + a.serve > 1:
+        p.error("--encode, --decode and --serve exclude each other")
+    if a.encode or a.decode or a.serve:
         if a.data or a.output:
-            p.error("--encode and --decode take standard input and no files")
-        if a.chat_template or a.assistant_only_loss or a.completion_only_loss:
+            p.error("--encode, --decode and --serve take standard input and no files")
+        if (a.chat_template and not a.serve) or a.assistant_only_loss or a.completion_only_loss:
             p.error("--encode and --decode take text and no conversations")
         return
     if not a.data:
@@ -182,6 +185,9 @@ def run(p, arguments):
         encode(arguments)
     elif arguments.decode:
         decode(arguments)
+    elif arguments.serve:
+        serve(lambda: Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos),
+              arguments.chat_template)
     else:
         paths = resolve(arguments.data, arguments.split)
         prepare(arguments, check_kind(p, arguments, paths), paths)

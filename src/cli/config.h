@@ -46,9 +46,6 @@ enum pen_config_output_format {
   PEN_CONFIG_OUTPUT_TEXT,
   PEN_CONFIG_OUTPUT_JSON,
   PEN_CONFIG_OUTPUT_YAML, /* plan: a file for -c */
-  PEN_CONFIG_OUTPUT_JSONL, /* bench: a line of JSON for each result */
-  PEN_CONFIG_OUTPUT_MD,    /* bench: a Markdown table */
-  PEN_CONFIG_OUTPUT_CSV,
 };
 
 #define PEN_CONFIG_AUTO 0 /* counts and bytes whose text is "auto" */
@@ -83,7 +80,7 @@ struct pen_config {
   uint64_t logging_steps, eval_steps, save_steps; /* 0: never */
   uint64_t save_total_limit;
   char *trace, *dump_logits;
-  char *bench;   /* memory, gemm, adam, nvme, tiers or all */
+  char *bench;   /* memory, gemm, adam, nvme or all */
   uint64_t bench_size, repeats;
   char *profile; /* of this machine; NULL: the user's */
   uint64_t tbw;  /* bytes a drive is rated for; 0: not given */
@@ -111,10 +108,12 @@ struct pen_config {
   bool untie;
 
   /* generate */
-  char *prompt;
+  char *prompt, *system, *stop;
+  bool chat;
   uint64_t max_new_tokens;
   bool greedy;
-  double temperature;
+  double temperature, top_p;
+  uint64_t top_k; /* 0: all */
 
   /* numerics: what may change a bit */
   int dtype;  /* enum pen_config_dtype */

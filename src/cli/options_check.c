@@ -66,6 +66,27 @@ static int check_train(const struct pen_config *config)
   return check_nvme(config);
 }
 
+static int check_generate(const struct pen_config *config)
+{
+  const struct {
+    const char *name;
+    bool given;
+  } draws[] = {
+    { "--temperature", config->temperature != 1 && config->temperature != 0 },
+    { "--top-k", config->top_k != 0 },
+    { "--top-p", config->top_p != 1 },
+  };
+  bool greedy = config->greedy || config->temperature == 0;
+  for (size_t i = 0; greedy && i < sizeof draws / sizeof draws[0]; i++)
+    if (draws[i].given)
+      return contradiction(config->greedy ? "--greedy" : "--temperature 0",
+                           draws[i].name, "greedy takes the most likely token");
+  if (!config->chat && (config->system || config->chat_template))
+    return pen_error_set(-PEN_EUSAGE, "--%s has no effect without --chat",
+                         config->system ? "system" : "chat-template");
+  return check_nvme(config);
+}
+
 /* A plan without data is made for sequences of the greatest length. */
 static int check_without_data(const struct pen_config *config)
 {
@@ -99,27 +120,14 @@ static int check_plan(const struct pen_config *config)
   return config->data ? 0 : check_without_data(config);
 }
 
-static int check_format(const struct pen_config *config, uint32_t verb)
-{
-  int format = config->output_format;
-  bool tiers = verb == PEN_VERB_BENCH && config->bench &&
-               strcmp(config->bench, "tiers") == 0;
-  if (format == PEN_CONFIG_OUTPUT_YAML && verb != PEN_VERB_PLAN)
-    return pen_error_set(-PEN_EUSAGE, "-o yaml writes a plan as options; give "
-                         "text or json");
-  if (format > PEN_CONFIG_OUTPUT_YAML && (verb != PEN_VERB_BENCH || tiers))
-    return pen_error_set(-PEN_EUSAGE, "-o jsonl, md and csv are for the rows of "
-                         "bench; give text or json");
-  return 0;
-}
-
 int pen_options_check(const struct pen_config *config, uint32_t verb)
 {
-  int r = check_format(config, verb);
-  if (r < 0)
-    return r;
+  if (verb != PEN_VERB_PLAN &&
+      config->output_format == PEN_CONFIG_OUTPUT_YAML)
+    return pen_error_set(-PEN_EUSAGE, "-o yaml writes a plan as options; give "
+                         "text or json");
   if (verb == PEN_VERB_PLAN) {
-    r = check_plan(config);
+    int r = check_plan(config);
     if (r < 0)
       return r;
   }
@@ -131,8 +139,9 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
                          "drive is never taken unasked");
   if (verb == PEN_VERB_TRAIN || verb == PEN_VERB_PLAN)
     return check_train(config);
-  if (verb == PEN_VERB_GENERATE && config->greedy && config->temperature != 1)
-    return contradiction("--greedy", "--temperature",
-                         "greedy takes the most likely token");
+  if (verb == PEN_VERB_GENERATE)
+    return check_generate(config);
+  if (verb == PEN_VERB_EVAL)
+    return check_nvme(config);
   return 0;
 }

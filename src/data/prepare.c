@@ -1,9 +1,8 @@
 /* Running penstock-prepare.
  *
  * Main thread, before training.  The child's standard input and output are
- * /dev/null or, to encode and decode, files in memory, so that neither side
- * waits for the other; its standard error is a pipe, whose lines are its word
- * to the user, and the last one the reason where it fails.
+ * /dev/null; its standard error is a pipe, whose lines are its word to the user,
+ * and the last one the reason where it fails.
  *
  * Disadvantage: no progress is shown while the tool runs; its words are passed
  * on when it has ended. */
@@ -11,13 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,9 +126,8 @@ static void words_read(int fd, struct words *words)
   line_add(words, line);
 }
 
-/* Starts `argv`; *ret_fd reads its standard error.  in_fd and out_fd become its
- * standard input and output; -1 is /dev/null. */
-static int tool_spawn(char *const *argv, int in_fd, int out_fd, pid_t *ret_pid, int *ret_fd)
+/* Starts `argv`; *ret_fd reads its standard error. */
+static int tool_spawn(char *const *argv, pid_t *ret_pid, int *ret_fd)
 {
   posix_spawn_file_actions_t actions;
   int ends[2];
@@ -140,14 +136,8 @@ static int tool_spawn(char *const *argv, int in_fd, int out_fd, pid_t *ret_pid, 
   if (pipe2(ends, O_CLOEXEC) < 0)
     return pen_error_set(-errno, "cannot make a pipe to %s", argv[0]);
   posix_spawn_file_actions_init(&actions);
-  if (in_fd < 0)
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  else
-    posix_spawn_file_actions_adddup2(&actions, in_fd, 0);
-  if (out_fd < 0)
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  else
-    posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
   r = posix_spawn(ret_pid, argv[0], &actions, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -160,8 +150,7 @@ static int tool_spawn(char *const *argv, int in_fd, int out_fd, pid_t *ret_pid, 
   return 0;
 }
 
-static int tool_run(const char *const *arguments, int in_fd, int out_fd, char *ret_note,
-                    size_t note_bytes)
+int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes)
 {
   char tool[PATH_MAX];
   struct words words;
@@ -177,7 +166,7 @@ static int tool_run(const char *const *arguments, int in_fd, int out_fd, char *r
       return pen_error_set(PEN_EUSAGE, "more than %d arguments for " TOOL, MOST_ARGUMENTS);
     argv[i + 1] = (char *)(uintptr_t)arguments[i]; /* posix_spawn does not write to them */
   }
-  r = tool_spawn(argv, in_fd, out_fd, &pid, &fd);
+  r = tool_spawn(argv, &pid, &fd);
   if (r < 0)
     return r;
   words_read(fd, &words);
@@ -193,107 +182,4 @@ static int tool_run(const char *const *arguments, int in_fd, int out_fd, char *r
   if (ret_note)
     snprintf(ret_note, note_bytes, "%s", words.all);
   return 0;
-}
-
-int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes)
-{
-  return tool_run(arguments, -1, -1, ret_note, note_bytes);
-}
-
-/* All of a file in memory, with a 0 byte behind it; the caller frees. */
-static int memory_read(int fd, char **ret_text)
-{
-  off_t n_bytes = lseek(fd, 0, SEEK_END);
-  char *text = n_bytes < 0 ? NULL : malloc((size_t)n_bytes + 1);
-
-  if (!text)
-    return pen_error_set(-ENOMEM, "cannot read what " TOOL " wrote");
-  for (off_t at = 0; at < n_bytes;) {
-    ssize_t n = pread(fd, text + at, (size_t)(n_bytes - at), at);
-    if (n <= 0) {
-      free(text);
-      return pen_error_set(n < 0 ? -errno : -EIO, "cannot read what " TOOL " wrote");
-    }
-    at += n;
-  }
-  text[n_bytes] = 0;
-  *ret_text = text;
-  return 0;
-}
-
-/* The tool as a filter: `input` to *ret_output. */
-static int tool_filter(const char *tokenizer, const char *mode, const char *input,
-                       char **ret_output)
-{
-  const char *const arguments[] = { "--tokenizer", tokenizer, mode, NULL };
-  size_t n_input = strlen(input);
-  int in = memfd_create("prepare-in", MFD_CLOEXEC);
-  int out = memfd_create("prepare-out", MFD_CLOEXEC);
-  int r = 0;
-
-  if (in < 0 || out < 0)
-    r = pen_error_set(-errno, "cannot make files in memory for " TOOL);
-  for (size_t at = 0; r == 0 && at < n_input;) {
-    ssize_t n = pwrite(in, input + at, n_input - at, (off_t)at);
-    if (n < 0)
-      r = pen_error_set(-errno, "cannot hand %zu bytes to " TOOL, n_input);
-    else
-      at += (size_t)n;
-  }
-  if (r == 0)
-    r = tool_run(arguments, in, out, NULL, 0);
-  if (r == 0)
-    r = memory_read(out, ret_output);
-  if (in >= 0)
-    close(in);
-  if (out >= 0)
-    close(out);
-  return r;
-}
-
-int pen_prepare_encode(const char *tokenizer, const char *text, uint32_t **ret_ids,
-                       size_t *ret_n)
-{
-  char *output, *at, *end;
-  uint32_t *ids;
-  size_t n = 0;
-  int r = tool_filter(tokenizer, "--encode", text, &output);
-
-  if (r < 0)
-    return r;
-  ids = malloc((strlen(output) / 2 + 1) * sizeof *ids); /* a digit and a blank each */
-  if (!ids) {
-    free(output);
-    return pen_error_set(-ENOMEM, "cannot hold the ids of a text of %zu bytes", strlen(text));
-  }
-  for (at = output;; at = end) {
-    unsigned long id = strtoul(at, &end, 10);
-    if (end == at)
-      break;
-    ids[n++] = (uint32_t)id;
-  }
-  r = at[strspn(at, " \n")] ? pen_error_set(PEN_EFORMAT, TOOL " wrote \"%.40s\" where an id "
-                                           "was expected", at) : 0;
-  free(output);
-  if (r < 0) {
-    free(ids);
-    return r;
-  }
-  *ret_ids = ids;
-  *ret_n = n;
-  return 0;
-}
-
-int pen_prepare_decode(const char *tokenizer, const uint32_t *ids, size_t n, char **ret_text)
-{
-  char *input = malloc(n * 11 + 1), *at = input;
-
-  if (!input)
-    return pen_error_set(-ENOMEM, "cannot write out %zu ids", n);
-  *at = 0;
-  for (size_t i = 0; i < n; i++)
-    at += sprintf(at, "%" PRIu32 " ", ids[i]);
-  int r = tool_filter(tokenizer, "--decode", input, ret_text);
-  free(input);
-  return r;
 }

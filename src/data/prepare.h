@@ -1,7 +1,8 @@
 /* prepare.h: have text turned into a token file by the tool penstock-prepare.
  *
  * The tool is Python (docs/FORMATS.md); this side finds it, runs it and passes
- * on what it says.  Nothing here is called while training runs. */
+ * on what it says.  Nothing here is called while training runs; prepare_server.h
+ * keeps the tool running. */
 #ifndef PEN_SRC_DATA_PREPARE_H
 #define PEN_SRC_DATA_PREPARE_H
 
@@ -42,14 +43,5 @@ struct pen_prepare_request {
  * "" where the file was there). */
 int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path,
                        size_t path_bytes, char *ret_note, size_t note_bytes);
-
-/* Text to ids as a prompt: with the tokenizer's begin token, without its end
- * token.  The caller owns *ret_ids (free).  Errors as pen_prepare_run. */
-int pen_prepare_encode(const char *tokenizer, const char *text, uint32_t **ret_ids,
-                       size_t *ret_n);
-
-/* Ids to text, special tokens left out.  The caller owns *ret_text (free). */
-int pen_prepare_decode(const char *tokenizer, const uint32_t *ids, size_t n,
-                       char **ret_text);
 
 #endif

@@ -1,7 +1,7 @@
 /* evaluate.c: forward steps over all sequences, in file order.
  *
- * Main thread.  Disadvantage: weights must fit in RAM; streaming them from a
- * drive is only wired for training yet. */
+ * Main thread.  Disadvantage: the next batch is read only when the last one is
+ * done. */
 #include "src/train/evaluate.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "io/safetensors_write.h"
 #include "src/data/order.h"
 #include "src/train/dataset.h"
-#include "src/train/session.h"
+#include "src/train/inference.h"
 
 struct evaluation {
   const struct pen_evaluate_settings *set;
@@ -18,7 +18,7 @@ struct evaluation {
   struct pen_order order;
   struct pen_batch *batch;
   uint64_t *ids;
-  struct pen_session session;
+  struct pen_inference inference;
   struct pen_run_result result;
   struct pen_safetensors_writer *dump;
 };
@@ -49,9 +49,8 @@ static int open_session(struct evaluation *e)
       .max_micros = 1,
       .max_logit_rows = e->set->dump_logits ? batch * longest : 0,
       .other_bytes = pen_batch_bytes(batch, pen_sequences_limits(e->data.sequences)) +
-                     pen_sequences_bytes(e->data.sequences),
-      .inference = true};
-  int rc = pen_session_open(&e->session, &e->set->model, &e->set->machine,
+                     pen_sequences_bytes(e->data.sequences)};
+  int rc = pen_inference_open(&e->inference, &e->set->model, &e->set->machine,
                             &shape, longest);
   if (rc < 0)
     return rc;
@@ -60,9 +59,7 @@ static int open_session(struct evaluation *e)
     return pen_error_set(PEN_ENOFIT, "no memory for a batch");
   rc = pen_batch_create(batch, pen_sequences_limits(e->data.sequences),
                         &e->batch);
-  if (rc == 0)
-    rc = pen_session_start(&e->session, NULL, NULL, NULL);
-  return rc < 0 ? rc : pen_session_load(&e->session);
+  return rc < 0 ? rc : pen_inference_start(&e->inference);
 }
 
 static int step(struct evaluation *e, enum pen_step_kind kind)
@@ -71,11 +68,11 @@ static int step(struct evaluation *e, enum pen_step_kind kind)
   struct pen_shape shape = {.kind = kind,
                             .n_micros = 1,
                             .n_tokens = (double)e->batch->n_tokens};
-  int rc = pen_session_set_micro(&e->session, 0, e->batch,
+  int rc = pen_session_set_micro(&e->inference.session, 0, e->batch,
                                  kind == PEN_STEP_LOGITS ? PEN_LOGITS_ALL
                                                          : PEN_LOGITS_NONE);
   if (rc == 0)
-    rc = pen_run_step(e->session.run, &shape, &none, &e->result);
+    rc = pen_run_step(e->inference.session.run, &shape, &none, &e->result);
   return rc;
 }
 
@@ -85,7 +82,7 @@ static int begin_dump(struct evaluation *e)
 {
   const struct pen_sequences_counts *c = pen_sequences_counts(e->data.sequences);
   uint64_t tokens[] = {c->n_inputs}, docs[] = {c->n_sequences + 1};
-  uint64_t logits[] = {c->n_inputs, e->session.config.vocab_size};
+  uint64_t logits[] = {c->n_inputs, e->inference.session.config.vocab_size};
   struct pen_safetensors_spec specs[DUMP_TENSORS] = {
       [DUMP_IDS] = {"ids", PEN_FILE_I32, 1, tokens},
       [DUMP_DOC_BEGIN] = {"doc_begin", PEN_FILE_I32, 1, docs},
@@ -98,12 +95,12 @@ static int begin_dump(struct evaluation *e)
 static int dump_batch(struct evaluation *e, uint64_t token, uint64_t doc)
 {
   const struct pen_batch *b = e->batch;
-  uint64_t vocab = e->session.config.vocab_size;
+  uint64_t vocab = e->inference.session.config.vocab_size;
   int rc = step(e, PEN_STEP_LOGITS);
   if (rc == 0)
     rc = pen_safetensors_write(e->dump, DUMP_LOGITS,
                                token * vocab * sizeof(float),
-                               pen_run_logits(e->session.run),
+                               pen_run_logits(e->inference.session.run),
                                b->n_tokens * vocab * sizeof(float));
   if (rc == 0)
     rc = pen_safetensors_write(e->dump, DUMP_IDS, token * sizeof *b->ids,
@@ -156,7 +153,7 @@ int pen_evaluate(const struct pen_evaluate_settings *settings,
   if (rc == 0)
     rc = run(&e, &result);
   pen_safetensors_abandon(&e.dump);
-  pen_session_close(&e.session);
+  pen_inference_close(&e.inference);
   pen_batch_free(&e.batch);
   pen_dataset_close(&e.data);
   free(e.ids);

@@ -1,30 +1,18 @@
-/* generate.c: one forward over everything so far for each new token.
+/* generate.c: the document's new tokens through the model, then one drawn from
+ * the last one's logits.
  *
- * Main thread.  Disadvantage: without a cache of keys and values the work of a
- * token grows with the length; right, and slow for long texts. */
+ * Invariant: the cache holds keys and values of the first n_cached ids.  A drawn
+ * token is computed only when the next one is asked for.  Main thread; a token
+ * takes no memory.  Disadvantage: one document at a time. */
 #include "src/train/generate.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "io/files.h"
 #include "io/json.h"
-#include "src/train/session.h"
-
-#define END_TOKENS_MAX 16
-
-struct generation {
-  const struct pen_generate_settings *set;
-  struct pen_session session;
-  uint32_t *ids, *positions; /* [n_prompt + max_new_tokens] */
-  size_t n;
-  int64_t ends[END_TOKENS_MAX];
-  size_t n_ends;
-};
 
 /* The ids under `key` (a number, a list, null) of one of the two files. */
 static int read_ids(const char *dir, const char *name, const char *key,
@@ -69,84 +57,106 @@ int pen_generate_begin_token(const char *model_dir, int64_t *ret_id)
   return rc;
 }
 
-static int start(struct generation *g)
+static size_t chunk_of(size_t room)
 {
-  const struct pen_generate_settings *s = g->set;
-  size_t most = s->n_prompt + s->max_new_tokens;
-  struct pen_session_shape shape = {.max_tokens = most,
-                                    .max_micros = 1,
-                                    .max_logit_rows = 1,
-                                    .other_bytes = 2 * most * sizeof *g->ids,
-                                    .inference = true};
-  int rc = special_ids(s->model.dir, "eos_token_id", g->ends, END_TOKENS_MAX,
-                       &g->n_ends);
+  return room < PEN_GENERATE_CHUNK_TOKENS ? room : PEN_GENERATE_CHUNK_TOKENS;
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+  return a > b ? a : b;
+}
+
+int pen_generator_shape(const char *model_dir, size_t room,
+                        struct pen_session_shape *shape)
+{
+  struct pen_model_config config;
+  char path[4096];
+  bool is_config;
+  int rc = pen_session_config_path(model_dir, path, sizeof path, &is_config);
   if (rc == 0)
-    rc = pen_session_open(&g->session, &s->model, &s->machine, &shape, most);
+    rc = pen_model_config_load(path, &config);
   if (rc < 0)
     return rc;
-  g->ids = calloc(most, sizeof *g->ids);
-  g->positions = calloc(most, sizeof *g->positions);
-  if (!g->ids || !g->positions)
-    return pen_error_set(PEN_ENOFIT, "no memory for %zu tokens", most);
-  for (size_t i = 0; i < most; i++)
-    g->positions[i] = (uint32_t)i;
-  memcpy(g->ids, s->prompt, s->n_prompt * sizeof *g->ids);
-  g->n = s->n_prompt;
-  rc = pen_session_start(&g->session, NULL, NULL, NULL);
-  return rc < 0 ? rc : pen_session_load(&g->session);
-}
-
-static uint32_t most_likely(const float *logits, size_t n)
-{
-  size_t best = 0;
-  for (size_t i = 1; i < n; i++)
-    if (logits[i] > logits[best])
-      best = i;
-  return (uint32_t)best;
-}
-
-/* Inverse of the cumulative distribution at a number drawn for this place. */
-static uint32_t draw(const struct generation *g, const float *logits, size_t n)
-{
-  double t = g->set->temperature, sum = 0;
-  double most = logits[most_likely(logits, n)];
-  for (size_t i = 0; i < n; i++)
-    sum += exp((logits[i] - most) / t);
-  double left = sum * pen_rng_double(g->set->seed, 0, g->n);
-  for (size_t i = 0; i < n; i++) {
-    left -= exp((logits[i] - most) / t);
-    if (left < 0)
-      return (uint32_t)i;
-  }
-  return most_likely(logits, n);
-}
-
-static int next_token(struct generation *g, uint32_t *ret_id)
-{
-  uint32_t doc_begin[] = {0, (uint32_t)g->n};
-  struct pen_batch view = {.n_tokens = g->n,
-                           .n_docs = 1,
-                           .ids = g->ids,
-                           .positions = g->positions,
-                           .targets = NULL,
-                           .doc_begin = doc_begin};
-  struct pen_shape shape = {
-      .kind = PEN_STEP_LOGITS, .n_micros = 1, .n_tokens = (double)g->n};
-  struct pen_run_update none = {.apply = false};
-  struct pen_run_result result;
-  int rc = pen_session_set_micro(&g->session, 0, &view, PEN_LOGITS_LAST);
-  if (rc == 0)
-    rc = pen_run_step(g->session.run, &shape, &none, &result);
-  if (rc < 0)
-    return rc;
-  const float *logits = pen_run_logits(g->session.run);
-  size_t vocab = g->session.config.vocab_size;
-  *ret_id = g->set->greedy ? most_likely(logits, vocab)
-                           : draw(g, logits, vocab);
+  if (!shape->max_tokens)
+    shape->max_tokens = chunk_of(room);
+  shape->max_micros = max_size(shape->max_micros, 1);
+  shape->max_logit_rows = max_size(shape->max_logit_rows, 1);
+  shape->cache_tokens = room;
+  shape->max_positions = max_size(shape->max_tokens, room);
+  shape->other_bytes += (room + chunk_of(room)) * sizeof(uint32_t) +
+                        config.vocab_size * sizeof(struct pen_sample_choice);
   return 0;
 }
 
-static bool is_end(const struct generation *g, uint32_t id)
+int pen_generator_init(struct pen_generator *g, struct pen_session *session,
+                       const char *model_dir,
+                       const struct pen_sampling *sampling, size_t room)
+{
+  *g = (struct pen_generator){.session = session, .sampling = *sampling,
+                              .room = room, .chunk = chunk_of(room)};
+  if (g->chunk > session->max_tokens)
+    g->chunk = session->max_tokens;
+  g->ids = calloc(room, sizeof *g->ids);
+  g->positions = calloc(g->chunk, sizeof *g->positions);
+  g->choices = calloc(session->config.vocab_size, sizeof *g->choices);
+  if (!g->ids || !g->positions || !g->choices)
+    return pen_error_set(PEN_ENOFIT, "no memory for %zu tokens", room);
+  return special_ids(model_dir, "eos_token_id", g->ends,
+                     PEN_GENERATE_END_TOKENS_MAX, &g->n_ends);
+}
+
+void pen_generator_done(struct pen_generator *g)
+{
+  free(g->ids);
+  free(g->positions);
+  free(g->choices);
+  *g = (struct pen_generator){.session = NULL};
+}
+
+int pen_generator_set(struct pen_generator *g, const uint32_t *ids, size_t n)
+{
+  size_t same = 0;
+  if (n == 0 || n > g->room)
+    return pen_error_set(PEN_EUSAGE, "%zu tokens where 1 to %zu have room: "
+                         "raise --max-length", n, g->room);
+  while (same < g->n_cached && same < n && g->ids[same] == ids[same])
+    same++;
+  memcpy(g->ids, ids, n * sizeof *ids);
+  g->n = n;
+  g->n_cached = same < n ? same : n - 1; /* the last one's logits are wanted */
+  return 0;
+}
+
+/* The next tokens that the cache lacks, with the logits of the last one. */
+static int compute_chunk(struct pen_generator *g)
+{
+  struct pen_run_update none = {.apply = false};
+  struct pen_run_result result;
+  size_t n = g->n - g->n_cached;
+  if (n > g->chunk)
+    n = g->chunk;
+  for (size_t t = 0; t < n; t++)
+    g->positions[t] = (uint32_t)(g->n_cached + t);
+  uint32_t doc_begin[] = {0, (uint32_t)n};
+  struct pen_model_micro micro = {.n_tokens = n,
+                                  .ids = g->ids + g->n_cached,
+                                  .positions = g->positions,
+                                  .n_docs = 1,
+                                  .doc_begin = doc_begin,
+                                  .cached = true};
+  struct pen_shape shape = {
+      .kind = PEN_STEP_LOGITS, .n_micros = 1, .n_tokens = (double)n};
+  int rc = pen_model_set_micro(g->session->model, 0, &micro, PEN_LOGITS_LAST);
+  if (rc == 0)
+    rc = pen_run_step(g->session->run, &shape, g->update ? g->update : &none,
+                      &result);
+  if (rc == 0)
+    g->n_cached += n;
+  return rc;
+}
+
+static bool is_end(const struct pen_generator *g, uint32_t id)
 {
   for (size_t i = 0; i < g->n_ends; i++)
     if (g->ends[i] == (int64_t)id)
@@ -154,27 +164,21 @@ static bool is_end(const struct generation *g, uint32_t id)
   return false;
 }
 
-int pen_generate(const struct pen_generate_settings *settings,
-                 uint32_t **ret_ids, size_t *ret_n)
+int pen_generator_next(struct pen_generator *g, uint32_t *ret_id,
+                       bool *ret_end)
 {
-  struct generation g = {.set = settings};
-  int rc = start(&g);
-  for (size_t i = 0; rc == 0 && i < settings->max_new_tokens; i++) {
-    uint32_t id;
-    rc = next_token(&g, &id);
-    if (rc < 0)
-      break;
-    g.ids[g.n++] = id;
-    if (is_end(&g, id))
-      break;
-  }
-  pen_session_close(&g.session);
-  free(g.positions);
-  if (rc < 0) {
-    free(g.ids);
+  int rc = 0;
+  if (g->n == g->room)
+    return pen_error_set(PEN_ENOFIT, "the document is full with %zu tokens: "
+                         "raise --max-length", g->room);
+  while (rc == 0 && g->n_cached < g->n)
+    rc = compute_chunk(g);
+  if (rc < 0)
     return rc;
-  }
-  *ret_ids = g.ids;
-  *ret_n = g.n;
+  uint32_t id = pen_sample(&g->sampling, pen_run_logits(g->session->run),
+                           g->session->config.vocab_size, g->n, g->choices);
+  g->ids[g->n++] = id;
+  *ret_id = id;
+  *ret_end = is_end(g, id);
   return 0;
 }

@@ -1,25 +1,53 @@
-/* generate.h: token after token from a model. */
+/* generate.h: a document that grows token by token, on a session with a cache
+ * of keys and values. */
 #ifndef PEN_SRC_TRAIN_GENERATE_H
 #define PEN_SRC_TRAIN_GENERATE_H
 
-#include "src/train/settings.h"
+#include "src/train/sample.h"
+#include "src/train/session.h"
 
-struct pen_generate_settings {
-  struct pen_model_settings model;
-  struct pen_machine_settings machine;
-  const uint32_t *prompt; /* [n_prompt], at least one */
-  size_t n_prompt;
-  size_t max_new_tokens;
-  bool greedy;            /* the most likely token; the first of equals */
-  double temperature;     /* else drawn from softmax(logits / temperature) */
-  uint64_t seed;
+#define PEN_GENERATE_END_TOKENS_MAX 16
+/* Tokens of a prompt that go through the model at once. */
+#define PEN_GENERATE_CHUNK_TOKENS ((size_t)512)
+
+struct pen_generator {
+  struct pen_session *session; /* borrowed */
+  struct pen_sampling sampling;
+  size_t room;                 /* most tokens of the document */
+  size_t chunk;                /* most tokens of a step */
+  uint32_t *ids;               /* [room] */
+  size_t n, n_cached;          /* tokens; of them in the cache */
+  uint32_t *positions;         /* [chunk] */
+  struct pen_sample_choice *choices; /* [vocabulary] */
+  int64_t ends[PEN_GENERATE_END_TOKENS_MAX];
+  size_t n_ends;
+  /* What the first step applies, where gradients of a training run wait; NULL:
+   * nothing waits.  Borrowed. */
+  const struct pen_run_update *update;
 };
 
-/* Adds up to max_new_tokens ids behind the prompt and stops after the model's
- * end token (generation_config.json, else config.json).  *ret_ids are prompt
- * and new tokens; the caller frees. */
-int pen_generate(const struct pen_generate_settings *settings,
-                 uint32_t **ret_ids, size_t *ret_n);
+/* Adds to `shape` what a generator of `room` tokens needs, of memory its own
+ * included.  A shape that has max_tokens keeps them. */
+int pen_generator_shape(const char *model_dir, size_t room,
+                        struct pen_session_shape *shape);
+
+/* Makes a generator on a session that was opened with such a shape and started.
+ * End tokens are those of the model's generation_config.json, else config.json.
+ * After any return pen_generator_done is right. */
+int pen_generator_init(struct pen_generator *g, struct pen_session *session,
+                       const char *model_dir,
+                       const struct pen_sampling *sampling, size_t room);
+void pen_generator_done(struct pen_generator *g);
+
+/* Makes the document these n ids, at least one; -PEN_EUSAGE where there is not
+ * room for them.  What it begins with that was there before is not computed
+ * again. */
+int pen_generator_set(struct pen_generator *g, const uint32_t *ids, size_t n);
+
+/* The next token, which joins the document; *ret_end: it is an end token.
+ * -PEN_ENOFIT when the document is full. */
+int pen_generator_next(struct pen_generator *g, uint32_t *ret_id,
+                       bool *ret_end);
 
 /* A model's begin token by its generation_config.json, else config.json; -1
  * where neither has one. */

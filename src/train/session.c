@@ -79,9 +79,11 @@ static int open_compute(struct pen_session *s, const char *gemm,
                                       .gemm = gemm,
                                       .isa = s->isa,
                                       .max_tokens = shape->max_tokens,
+                                      .max_positions = shape->max_positions,
+                                      .cache_tokens = shape->cache_tokens,
                                       .max_micros = shape->max_micros,
                                       .max_logit_rows = shape->max_logit_rows};
-  size_t bytes = 0;
+  size_t bytes = 0, cache = pen_model_cache_bytes(s->params, &options);
   int rc = pen_pool_create(threads, "compute", &s->pool);
   if (rc == 0)
     rc = pen_pool_create(updaters, "update", &s->update_pool);
@@ -90,7 +92,11 @@ static int open_compute(struct pen_session *s, const char *gemm,
   if (rc == 0)
     rc = pen_model_create(s->params, &options, s->pool, s->update_pool,
                           &s->model);
-  pen_memory_add(&s->memory, "model tables and scratch", PEN_TIER_HOST, bytes);
+  pen_memory_add(&s->memory, "model tables and scratch", PEN_TIER_HOST,
+                 bytes - cache);
+  if (cache)
+    pen_memory_add(&s->memory, "keys and values of a document", PEN_TIER_HOST,
+                   cache);
   return rc;
 }
 
@@ -271,7 +277,8 @@ int pen_session_open(struct pen_session *session,
                      const struct pen_machine_settings *machine,
                      const struct pen_session_shape *shape, size_t max_length)
 {
-  *session = (struct pen_session){.machine = *machine};
+  *session = (struct pen_session){.machine = *machine,
+                                  .max_tokens = shape->max_tokens};
   int rc = pen_isa_choose(machine->isa, &session->isa);
   if (rc == 0 && machine->require_simd && session->isa == PEN_ISA_SCALAR)
     rc = pen_error_set(PEN_EUNSUPPORTED,

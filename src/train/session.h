@@ -19,6 +19,8 @@ struct pen_session_shape {
   size_t max_tokens;     /* of a micro-batch */
   size_t max_micros;     /* of a step */
   size_t max_logit_rows; /* 0: logits are never asked for */
+  size_t max_positions;  /* of a document; 0: max_tokens */
+  size_t cache_tokens;   /* whose keys and values are kept; 0: of none */
   size_t head_rows;      /* 0: chosen */
   size_t other_bytes;    /* RAM the caller takes itself (batches, sequences) */
   size_t trace_bytes;    /* and for a timeline */
@@ -41,6 +43,7 @@ struct pen_session {
   struct pen_run_plan plan;
   struct pen_memory memory;
   size_t io_depth;
+  size_t max_tokens; /* of a micro-batch */
   const struct pen_engine *engine; /* NULL: no drives were offered */
   struct pen_run *run; /* after pen_session_start */
 };

@@ -124,6 +124,17 @@ static void test_contradictions(void **state)
   test_fails(parse_as(PEN_VERB_GENERATE, "generate",
                       "--model m --greedy --temperature 0.5", NULL), PEN_EUSAGE,
              "--temperature");
+  test_fails(parse_as(PEN_VERB_GENERATE, "generate",
+                      "--model m --temperature 0 --top-k 5", NULL), PEN_EUSAGE,
+             "--temperature 0 and --top-k");
+  test_fails(parse_as(PEN_VERB_GENERATE, "generate", "--model m --system s",
+                      NULL), PEN_EUSAGE, "--system has no effect without --chat");
+  test_fails(parse_as(PEN_VERB_GENERATE, "generate",
+                      "--model m --offload-params nvme", NULL), PEN_EUSAGE,
+             "needs --nvme-path");
+  test_fails(parse_as(PEN_VERB_EVAL, "eval",
+                      "--model m --data d --offload-params nvme", NULL),
+             PEN_EUSAGE, "needs --nvme-path");
   test_fails(parse_as(PEN_VERB_PLAN, "plan", "--model m --chat-template t", NULL),
              PEN_EUSAGE, "--chat-template has no effect without --data");
   test_ok(parse_as(PEN_VERB_PLAN, "plan", "--model m --chat-template t --data d",

@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/files.h"
 #include "src/data/prepare.h"
+#include "src/data/prepare_server.h"
 #include "src/data/tokens.h"
 
 /* A script in the tool's place; named by $PENSTOCK_PREPARE. */
@@ -149,33 +151,55 @@ static void cache_is_used_until_something_changes(void **state)
   free(cache);
 }
 
-/* The script shows what it was given and answers with what the test wants. */
-static void encode_and_decode_are_filters(void **state)
+/* The script notes what it is asked and answers with what the test wants. */
+static void the_server_is_asked_line_by_line(void **state)
 {
   const uint32_t ids[] = { 7, 0, 4294967295u };
+  const struct pen_prepare_message messages[] = { { "system", "be \"short\"" }, { "user", "hi" } };
+  struct pen_prepare_server *server;
   uint32_t *got;
-  char *text;
+  const char *text;
   size_t n;
+  char *said = strdup(test_path("said")), script[512];
 
-  tool_is("test \"$*\" = '--tokenizer model --encode' || exit 2\n"
-          "test \"$(cat)\" = 'some text' && echo 1 22 4294967295");
-  assert_done(pen_prepare_encode("model", "some text", &got, &n));
+  snprintf(script, sizeof script,
+           "test \"$*\" = '--tokenizer model --serve --chat-template t' || exit 2\n"
+           "echo '{}'\n"
+           "for a in '{\"ids\":[1,22,4294967295]}' '{\"ids\":[]}' '{}' '{\"text\":\"\\u00e9\"}' "
+           "'{\"text\":\"\"}' '{\"error\":\"no such id\"}'; do read -r q; printf '%%s\\n' \"$q\" >> %s; "
+           "printf '%%s\\n' \"$a\"; done", said);
+  tool_is(script);
+  assert_done(pen_prepare_server_open("model", "t", &server));
+  assert_done(pen_prepare_server_encode(server, "some\ntext", &got, &n));
   assert_int_equal(n, 3);
   assert_int_equal(got[1], 22);
   assert_int_equal(got[2], 4294967295u);
   free(got);
-  tool_is("cat > /dev/null; echo");
-  assert_done(pen_prepare_encode("model", "", &got, &n));
+  assert_done(pen_prepare_server_chat(server, messages, 2, &got, &n));
   assert_int_equal(n, 0);
   free(got);
-  tool_is("echo 1 two");
-  assert_refused(pen_prepare_encode("model", "", &got, &n), PEN_EFORMAT, "two");
-  tool_is("test \"$3\" = --decode || exit 2; cat");
-  assert_done(pen_prepare_decode("model", ids, 3, &text));
-  assert_string_equal(text, "7 0 4294967295 ");
-  free(text);
-  tool_is("echo 'no such id' >&2; exit 1");
-  assert_refused(pen_prepare_decode("model", ids, 3, &text), PEN_EFORMAT, "no such id");
+  assert_done(pen_prepare_server_begin(server, ids, 3));
+  assert_done(pen_prepare_server_add(server, ids, 1, &text));
+  assert_string_equal(text, "\xc3\xa9");
+  assert_done(pen_prepare_server_end(server, &text));
+  assert_string_equal(text, "");
+  assert_refused(pen_prepare_server_add(server, ids, 1, &text), PEN_EFORMAT, "no such id");
+  assert_refused(pen_prepare_server_add(server, ids, 1, &text), PEN_ESTOPPED, "ended");
+  pen_prepare_server_close(&server);
+  char *asked = NULL;
+  assert_done(pen_files_read_whole(said, 4096, &asked, &n));
+  assert_string_equal(asked,
+                      "{\"encode\": \"some\\ntext\"}\n"
+                      "{\"chat\": [{\"role\": \"system\", \"content\": \"be \\\"short\\\"\"}, "
+                      "{\"role\": \"user\", \"content\": \"hi\"}]}\n"
+                      "{\"begin\": [7, 0, 4294967295]}\n{\"add\": [7]}\n{\"end\": true}\n"
+                      "{\"add\": [7]}\n");
+  free(asked);
+  free(said);
+  tool_is("echo '{\"error\": \"there is no tokenizer\"}'");
+  assert_refused(pen_prepare_server_open("model", NULL, &server), PEN_EFORMAT, "no tokenizer");
+  tool_is("exit 1");
+  assert_refused(pen_prepare_server_open("model", NULL, &server), PEN_ESTOPPED, "ended");
 }
 
 /* The tool itself, where tools/setup has put it. */
@@ -186,7 +210,7 @@ static void the_real_tool(void **state)
   struct pen_tokens *tokens;
   uint8_t hash[PEN_SHA256_BYTES];
   uint32_t *ids;
-  char *text;
+  const char *text;
   size_t n;
   bool found = false;
 
@@ -206,7 +230,9 @@ static void the_real_tool(void **state)
   assert_true(found);
   assert_done(pen_tokens_open(path, &(struct pen_tokens_options){ .vocab_size = 512,
                                 .tokenizer_sha256 = hash }, &tokens));
-  assert_done(pen_prepare_encode(model, "Once upon a time", &ids, &n));
+  struct pen_prepare_server *server;
+  assert_done(pen_prepare_server_open(model, NULL, &server));
+  assert_done(pen_prepare_server_encode(server, "Once upon a time", &ids, &n));
   assert_int_equal(pen_tokens_info(tokens)->n_tokens, n + 1); /* and the end token */
   uint32_t got[64];
   assert_in_range(n, 2, 63);
@@ -214,11 +240,14 @@ static void the_real_tool(void **state)
   assert_memory_equal(got, ids, n * sizeof *ids);
   assert_int_equal(got[0], 1);
   assert_int_equal(got[n], 2);
-  assert_done(pen_prepare_decode(model, ids, n, &text));
+  assert_done(pen_prepare_server_begin(server, ids, 0));
+  assert_done(pen_prepare_server_add(server, ids, n, &text));
   assert_string_equal(text, "Once upon a time");
+  assert_refused(pen_prepare_server_chat(server, NULL, 0, &ids, &n), PEN_EFORMAT,
+                 "no chat template");
+  pen_prepare_server_close(&server);
   pen_tokens_close(&tokens);
   free(ids);
-  free(text);
   free(data);
   free(cache);
 }
@@ -230,7 +259,7 @@ int main(void)
     cmocka_unit_test(failures_keep_their_text),
     cmocka_unit_test(missing_tool_says_how_to_install_it),
     cmocka_unit_test(cache_is_used_until_something_changes),
-    cmocka_unit_test(encode_and_decode_are_filters),
+    cmocka_unit_test(the_server_is_asked_line_by_line),
     cmocka_unit_test(the_real_tool),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

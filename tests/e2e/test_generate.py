@@ -1,0 +1,138 @@
+"""Generation through the real program: ids are the reference's wherever weights
+lie; text comes as it is made, in whole characters; a conversation goes on.
+"""
+import json
+import os
+import re
+import subprocess
+import time
+
+from penstock import PENSTOCK, Job, Skip, fail, main, succeed, test
+
+SHARED = os.path.join(os.environ.get("PEN_ROOT", "."), "..", "shared", "data")
+STORIES = os.path.join(SHARED, "models", "stories260K-hf")
+CHAT = ("--chat", "--chat-template", "chatml", "--greedy")
+
+
+def stories():
+    if not os.path.exists(STORIES):
+        raise Skip(f"{STORIES} is not there")
+    return STORIES
+
+
+def tool():
+    found = os.path.join(os.environ.get("PEN_ROOT", "."), ".venv", "bin", "penstock-prepare")
+    if not os.access(found, os.X_OK):
+        raise Skip("penstock-prepare is not installed: run tools/setup")
+    return {**os.environ, "PENSTOCK_PREPARE": found}
+
+
+def generate(model, *options, **more):
+    return json.loads(succeed("generate", "--model", model, "-o", "json", *options, **more).stdout)
+
+
+@test
+def weights_on_drives_give_the_same_ids(folder):
+    """By wish, and because RAM is too small; nothing stays on the drive."""
+    job = Job(f"{folder}/job")
+    options = ("--max-new-tokens", "40", "--prompt", "abc", "--seed", "3", "--temperature", "2")
+    want = generate(job.model, *options)
+    assert len(want["ids"]) == 43 and want["prompt_tokens"] == 3, want
+    drive = f"{folder}/drive"
+    for place in (("--offload-params", "nvme"), ("--offload-params", "nvme", "--weight-slots", "1")):
+        done = succeed("generate", "--model", job.model, "-o", "json", *options, *place,
+                       "--nvme-path", drive)
+        assert json.loads(done.stdout) == want, done.stdout
+        assert "weights on drives" in done.stderr, done.stderr
+    assert os.listdir(drive) == [], os.listdir(drive)
+    small = ("--host-memory", "70500KiB", "--threads", "1")
+    fail(3, "does not fit", "generate", "--model", job.model, *options, *small)
+    done = succeed("generate", "--model", job.model, "-o", "json", *options, *small,
+                   "--nvme-path", drive)
+    assert json.loads(done.stdout) == want and "weights on drives" in done.stderr, done.stderr
+
+
+@test
+def loss_is_the_same_from_drives(folder):
+    job = Job(f"{folder}/job")
+    evaluate = ("eval", "--model", job.model, "--data", job.data, "-o", "json")
+    want = succeed(*evaluate).stdout
+    got = succeed(*evaluate, "--offload-params", "nvme", "--nvme-path", f"{folder}/drive").stdout
+    assert got == want, f"{got} is not {want}"
+
+
+@test
+def a_cache_that_has_no_room_is_refused(folder):
+    """Keys and values of 2^20 tokens: 3 layers, 2 heads of 16 elements, 4 bytes each."""
+    job = Job(f"{folder}/job", max_position_embeddings=1 << 21)
+    done = fail(3, "does not fit", "generate", "--model", job.model, "--prompt", "a", "--threads", "1",
+                "--max-new-tokens", (1 << 20) - 1, "--host-memory", "512MiB")
+    assert re.search(r"keys and values of a document +768 MiB", done.stderr), done.stderr
+
+
+@test
+def a_prompt_in_chunks_is_the_prompt_in_one(folder):
+    """Longer than what goes through the model at once; token by token is the judge."""
+    job = Job(f"{folder}/job", max_position_embeddings=2048)
+    options = ("--gemm", "reference", "--greedy")
+    prompt = ("the quick brown fox. " * 60)[:1100]
+    got = generate(job.model, *options, "--prompt", prompt, "--max-new-tokens", "3")["ids"]
+    for n in (3, 2, 1):
+        shorter = bytes(got[:len(got) - n]).decode("latin-1")
+        if not shorter.isascii():
+            break
+        assert generate(job.model, *options, "--prompt", shorter, "--max-new-tokens", n)["ids"] == got
+
+
+@test
+def text_ends_where_it_is_told_to():
+    environment, model = tool(), stories()
+    options = ("--greedy", "--prompt", "Once upon a time", "--max-new-tokens", "60")
+    whole = generate(model, *options, env=environment)
+    assert whole["ended_by"] == "length" and whole["text"].startswith("Once upon a time"), whole
+    stop = whole["text"].split(". ")[0][-12:] + "."
+    short = generate(model, *options, "--stop", stop, env=environment)
+    assert short["ended_by"] == "stop text", short
+    assert short["text"] == whole["text"][:whole["text"].index(stop)], short
+    told = succeed("generate", "--model", model, *options, env=environment)
+    assert told.stdout == whole["text"] + "\n", told.stdout
+    assert "tokens after" in told.stderr, told.stderr
+
+
+@test
+def text_comes_as_it_is_made():
+    """The first words are there long before the last; a reader that goes away ends it."""
+    model = stories()
+    process = subprocess.Popen([PENSTOCK, "generate", "--model", model, "--greedy", "--prompt", "Once upon",
+                                "--max-new-tokens", "400", "--gemm", "reference"], env=tool(),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    times, text = [], b""
+    while piece := os.read(process.stdout.fileno(), 65536):
+        times.append(time.monotonic())
+        text += piece
+        text.decode("utf-8")  # whole characters at every moment
+    assert process.wait() == 0
+    assert len(times) > 50, f"{len(times)} pieces of {len(text)} bytes"
+
+
+@test
+def a_conversation_goes_on(folder):
+    """A turn per line; each is what one conversation of the same words would give."""
+    environment, model = tool(), stories()
+    options = (*CHAT, "--max-new-tokens", "12", "--system", "Tell a story.", "-o", "json")
+    done = subprocess.run([PENSTOCK, "generate", "--model", model, *options], env=environment,
+                          input="Once there was\n\na cat\n", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    first, second = map(json.loads, done.stdout.splitlines())
+    alone = generate(model, *options, "--prompt", "Once there was", env=environment)
+    assert alone == first, f"{alone}\n{first}"
+    assert second["prompt_tokens"] > len(first["ids"]) - 12, second
+    assert second["ids"][:20] == first["ids"][:20]
+    fail(3, "the conversation has", "generate", "--model", model, *options, "--prompt", "word " * 100,
+         "--max-length", "60", env=environment)
+    fail(1, "no chat template", "generate", "--model", model, "--chat", "--prompt", "hi", env=environment)
+    job = Job(f"{folder}/job")
+    fail(2, "has no tokenizer", "generate", "--model", job.model, "--chat", "--prompt", "hi")
+
+
+main()
