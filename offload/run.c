@@ -85,18 +85,29 @@ static void finisher_thread(void *arg)
   each_step(arg, finish_lane);
 }
 
-static void collect(struct pen_run *run, const struct pen_shape *shape)
+/* Opened to be read; to be closed by the caller. */
+static const double *open_losses(struct pen_run *run)
 {
   const struct pen_layout *l = run->o.layout;
+  const char *base = run->arena[PEN_TIER_HOST];
+  pen_poison_open(&run->poison, l->results_host);
+  return (const double *)(base + l->slots[l->results_host].offset +
+                          pen_layout_loss_offset(0));
+}
+
+void pen_run_losses(struct pen_run *run, size_t n_micros, double *ret_losses)
+{
+  memcpy(ret_losses, open_losses(run), n_micros * sizeof *ret_losses);
+  pen_poison_close(&run->poison, run->o.layout->results_host);
+}
+
+static void collect(struct pen_run *run, const struct pen_shape *shape)
+{
   if (shape->kind == PEN_STEP_TRAIN || shape->kind == PEN_STEP_EVAL) {
-    pen_poison_open(&run->poison, l->results_host);
-    const char *base = run->arena[PEN_TIER_HOST];
-    const double *loss =
-        (const double *)(base + l->slots[l->results_host].offset +
-                         pen_layout_loss_offset(0));
+    const double *loss = open_losses(run);
     for (size_t m = 0; m < shape->n_micros; m++)
       run->result.loss_sum += loss[m];
-    pen_poison_close(&run->poison, l->results_host);
+    pen_poison_close(&run->poison, run->o.layout->results_host);
   }
   for (int lane = 0; lane < PEN_LANES; lane++)
     run->result.busy_ns[lane] = run->lanes[lane].busy_ns;

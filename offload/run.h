@@ -103,6 +103,10 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
 /* Do gradients wait for an update? */
 bool pen_run_is_pending(const struct pen_run *run);
 
+/* After a TRAIN or EVAL step: the loss of each micro-batch, summed over its
+ * targets. */
+void pen_run_losses(struct pen_run *run, size_t n_micros, double *ret_losses);
+
 /* After a LOGITS step: what compute wrote.  Borrowed until the next step. */
 const float *pen_run_logits(struct pen_run *run);
 /* Bytes of the host arena that the device copies from and to at full speed. */

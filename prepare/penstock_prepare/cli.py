@@ -6,6 +6,7 @@ first sample looks, what was dropped, and last the counts.
 """
 
 import argparse
+import json
 import os
 import sys
 from itertools import islice
@@ -40,6 +41,8 @@ def parser():
     p.add_argument("--completion-only-loss", "--completion-only", action="store_true",
                    help="train only the completion of records, not their prompt; of "
                         "conversations the assistant's last turn")
+    p.add_argument("--choices", metavar="FILE",
+                   help="of questions with choices: write what penstock eval needs to score them")
     p.add_argument("--split", choices=["train", "valid"], default="train",
                    help="which files of a directory that has train and valid files")
     p.add_argument("--bos", metavar="TOKEN", help="begin every document with this token")
@@ -66,8 +69,9 @@ def check_usage(p, a):
         return
     if not a.data:
         p.error("no data named")
-    if a.save_template and not a.output:
-        p.error("--save-template needs --output")
+    for option in ("save_template", "choices"):
+        if getattr(a, option) and not a.output:
+            p.error(f"--{option.replace('_', '-')} needs --output")
     if not a.output and not a.show:
         p.error("nothing to do: name the file to write with --output, or --show samples")
 
@@ -126,6 +130,22 @@ def check_template(samples, arguments):
                                f"conversation in {', '.join(arguments.data)}")
 
 
+def write_choices(samples, arguments, n_docs):
+    """The right answers, and lengths to weigh choices by, in the order of the documents."""
+    questions = samples.questions
+    if not questions:
+        return
+    if not arguments.choices:
+        raise PrepareError(f"{questions[0].origin} is a question with choices, which penstock "
+                           "eval scores and nothing is trained on")
+    if n_docs != sum(len(q.choices) for q in questions):
+        raise PrepareError(f"{questions[0].origin} is a question with choices; other records "
+                           "cannot be among them")
+    with open(arguments.choices, "w", encoding="utf-8") as file:
+        json.dump({"questions": [{"answer": q.answer, "lengths": [len(c) for c in q.choices]}
+                                 for q in questions]}, file)
+
+
 def prepare(arguments, records, paths):
     tokenizer = Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos)
     template = tokenizer.template(arguments.chat_template) if records else None
@@ -150,6 +170,7 @@ def prepare(arguments, records, paths):
         if not file.n_docs:
             check_something(samples, arguments)
         check_template(samples, arguments)
+        write_choices(samples, arguments, file.n_docs)
         if arguments.save_template:
             template.save(arguments.save_template)
         file.finish()

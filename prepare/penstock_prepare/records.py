@@ -8,6 +8,8 @@
                                             and train or weight per message
     conversations                           ShareGPT's: from, value
     input_ids                               tokens as they are, with labels
+    prompt, choices, answer                 a question for penstock eval: which of
+                                            the choices, by number from 0
 
 `chosen` and `rejected` are refused with a hint.
 
@@ -62,6 +64,15 @@ class Chat:
 
 
 @dataclass
+class Question:
+    """Multiple choice: which of the choices goes on from the prompt."""
+    prompt: str
+    choices: list
+    answer: int
+    origin: str
+
+
+@dataclass
 class Ids:
     ids: list
     labels: Optional[list]
@@ -84,6 +95,8 @@ def classify(record, origin):
                            "of prompt + completion with chosen as the completion")
     if "input_ids" in keys:
         return "input_ids", _ids(record, origin)
+    if {"prompt", "choices"} <= keys:
+        return "prompt + choices", _question(record, origin)
     if {"prompt", "completion"} <= keys:
         return "prompt + completion", _pair(record, origin)
     if {"instruction", "output"} <= keys:
@@ -127,6 +140,32 @@ def _pair(record, origin):
         chat.n_prompt = len(prompt)
         return chat
     return Pair(_text(record, "prompt", origin), _text(record, "completion", origin), origin)
+
+
+def _question(record, origin):
+    choices = _list(record, "choices", origin, "texts")
+    if len(choices) < 2 or not all(isinstance(choice, str) for choice in choices):
+        raise PrepareError(f"{origin}: \"choices\" are two texts or more")
+    if not all(choice.strip() for choice in choices):
+        raise PrepareError(f"{origin}: a choice has no text")
+    answer = record.get("answer")
+    if isinstance(answer, bool) or not isinstance(answer, int) or not 0 <= answer < len(choices):
+        raise PrepareError(f"{origin}: \"answer\" is the number of a choice, 0 to "
+                           f"{len(choices) - 1}, not {answer!r}")
+    prompt = _text(record, "prompt", origin)
+    if not prompt:
+        raise PrepareError(f"{origin}: \"prompt\" is empty")
+    return Question(prompt, choices, answer, origin)
+
+
+def question_texts(question):
+    """For each choice (what is given, all of it).  A blank joins the two, and
+    belongs to the choice, as do blanks that end the prompt."""
+    given = question.prompt.rstrip()
+    blanks = question.prompt[len(given):]
+    for choice in question.choices:
+        between = blanks or ("" if choice[0].isspace() else " ")
+        yield given, given + between + choice
 
 
 def _alpaca(record, origin):

@@ -15,8 +15,8 @@ from penstock_prepare import PrepareError
 from penstock_prepare.chat import Renderer
 from penstock_prepare.dataset_info import NAME, mapping_for
 from penstock_prepare.files import is_records, read_records, read_texts
-from penstock_prepare.records import (IGNORED_LABEL, Alpaca, Chat, Ids, Pair, alpaca_chat,
-                                      alpaca_text, classify)
+from penstock_prepare.records import (IGNORED_LABEL, Alpaca, Chat, Ids, Pair, Question,
+                                      alpaca_chat, alpaca_text, classify, question_texts)
 from penstock_prepare.template import Refusal
 
 DROPPED_PERCENT = 5  # above it a warning, as in penstock itself
@@ -30,6 +30,7 @@ class Sample:
     rendered: bool = False  # by a chat template, which writes end tokens itself
     ids: Optional[list] = None  # tokens as they are; text has no meaning then
     flags: Optional[bytes] = None  # 1 for each of them that is trained
+    given: Optional[str] = None  # of a choice: its tokens alone are not trained
 
 
 class Samples:
@@ -49,6 +50,7 @@ class Samples:
         self.n_dropped = 0
         self.reasons = Counter()
         self._first = {}
+        self.questions = []  # of multiple choice, in order
 
     def __iter__(self):
         for path in self._paths:
@@ -65,6 +67,9 @@ class Samples:
             self.notes.append(f"columns of {path.name} as {NAME} says of {name}")
         for origin, record in read_records(path):
             kind, what = classify(mapping(record) if mapping else record, origin)
+            if isinstance(what, Question):
+                yield from self._question(kind, what)
+                continue
             self.n_samples += 1
             try:
                 sample = self._sample(kind, what)
@@ -72,6 +77,17 @@ class Samples:
                 self.drop(str(refusal), origin)
                 continue
             yield sample
+
+    def _question(self, kind, question):
+        if self._assistant_only or self._completion_only:
+            raise PrepareError(f"{question.origin}: of a question with choices the choice is "
+                               "scored, whatever --assistant-only-loss and "
+                               "--completion-only-loss say")
+        self.kinds[kind] += 1
+        self.questions.append(question)
+        for given, text in question_texts(question):
+            self.n_samples += 1
+            yield Sample(text, question.origin, given=given)
 
     def drop(self, reason, origin):
         """Counts a sample that is left out."""

@@ -184,9 +184,21 @@ class Tokenizer:
                                    f"has only {self.vocab_size} ids")
             yield ids, bytes(flags)
 
+    def _choice(self, sample, ids):
+        """A choice is what its text adds to the ids of what is given."""
+        n = len(self._tokenizer.encode(sample.given, add_special_tokens=False).ids)
+        if n >= len(ids):
+            raise PrepareError(f"{sample.origin}: a choice adds no token to its prompt")
+        flags = bytearray(n) + bytearray(b"\1" * (len(ids) - n))
+        if self.prefix and ids[:len(self.prefix)] != self.prefix:
+            return self.prefix + ids, bytearray(len(self.prefix)) + flags
+        return ids, flags
+
     def _dressed(self, sample, encoding, end):
         """One text's ids with begin and end token, and their flags."""
         ids = encoding.ids
+        if sample.given is not None:
+            return self._choice(sample, ids)
         masked = sample.spans is not None
         flags = _flags(encoding.offsets, sample.spans) if masked else bytearray(b"\1" * len(ids))
         if masked and sample.rendered:

@@ -46,6 +46,7 @@ enum pen_config_output_format {
   PEN_CONFIG_OUTPUT_TEXT,
   PEN_CONFIG_OUTPUT_JSON,
   PEN_CONFIG_OUTPUT_YAML, /* plan: a file for -c */
+  PEN_CONFIG_OUTPUT_JSONL, /* eval: a line per document or question */
 };
 
 #define PEN_CONFIG_AUTO 0 /* counts and bytes whose text is "auto" */

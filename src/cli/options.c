@@ -101,7 +101,7 @@ WORDS(state_words) = {
 };
 WORDS(format_words) = {
   { "text", PEN_CONFIG_OUTPUT_TEXT }, { "json", PEN_CONFIG_OUTPUT_JSON },
-  { "yaml", PEN_CONFIG_OUTPUT_YAML }, { 0 },
+  { "yaml", PEN_CONFIG_OUTPUT_YAML }, { "jsonl", PEN_CONFIG_OUTPUT_JSONL }, { 0 },
 };
 WORDS(log_words) = {
   { "error", PEN_LOG_ERROR }, { "warn", PEN_LOG_WARN },
@@ -181,7 +181,7 @@ static const struct pen_option table[] = {
   { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
     T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
   { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
-    E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed; yaml: plan's, as a file for -c" },
+    E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed; plan has yaml (for -c), eval jsonl" },
   { "profile", "machine", 0, STRING(profile), NULL, NULL, 0, 0,
     T | P | B, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
   { "tbw", NULL, 0, SIZE(tbw), "none", none_words, 1, 0,

@@ -87,6 +87,15 @@ static int check_generate(const struct pen_config *config)
   return check_nvme(config);
 }
 
+static int check_eval(const struct pen_config *config)
+{
+  if (config->dump_logits &&
+      config->output_format == PEN_CONFIG_OUTPUT_JSONL)
+    return contradiction("--dump-logits", "-o jsonl",
+                         "one takes sequences together, the other one by one");
+  return check_nvme(config);
+}
+
 /* A plan without data is made for sequences of the greatest length. */
 static int check_without_data(const struct pen_config *config)
 {
@@ -131,6 +140,8 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
     if (r < 0)
       return r;
   }
+  if (config->output_format == PEN_CONFIG_OUTPUT_JSONL && verb != PEN_VERB_EVAL)
+    return pen_error_set(-PEN_EUSAGE, "-o jsonl is for eval; use -o json");
   if (config->require_simd && strcmp(config->isa, "scalar") == 0)
     return contradiction("--require-simd", "--isa scalar", "drop one");
   if (verb == PEN_VERB_BENCH && config->bench && strcmp(config->bench, "nvme") == 0 &&
@@ -142,6 +153,6 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
   if (verb == PEN_VERB_GENERATE)
     return check_generate(config);
   if (verb == PEN_VERB_EVAL)
-    return check_nvme(config);
+    return check_eval(config);
   return 0;
 }

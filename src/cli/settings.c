@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/files.h"
+#include "src/cli/verb.h"
 #include "src/data/prepare.h"
 #include "src/data/tokens.h"
 
@@ -176,6 +177,7 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
         .chat_template = config->chat_template,
         .assistant_only = config->assistant_only_loss,
         .completion_only = config->completion_only_loss,
+        .choices = config->options->verb == PEN_VERB_EVAL,
         .held_out = held_out};
     rc = pen_files_make_dirs(cache_dir);
     if (rc == 0)

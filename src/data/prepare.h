@@ -31,10 +31,13 @@ struct pen_prepare_request {
                                 left beside the token file, as PATH.jinja */
   bool completion_only;   /* only the completion's tokens are targets */
   bool assistant_only;    /* only the assistant's tokens are targets */
+  bool choices;           /* questions with choices are taken, and what scores
+                             them is left beside the token file, as PATH.choices */
   bool held_out;          /* of a directory of train and valid files the latter */
 };
 
 #define PEN_PREPARE_TEMPLATE_SUFFIX ".jinja"
+#define PEN_PREPARE_CHOICES_SUFFIX ".choices"
 
 /* The token file of `request` in cache_dir, made if it is not there yet: its
  * name is a hash of the data's path, size and time, the tokenizer and what else

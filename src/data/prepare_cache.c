@@ -20,7 +20,7 @@
 #include "src/data/sha256.h"
 #include "src/data/tokens.h"
 
-#define TOOL_VERSION "2" /* part of the key; raised when its output changes */
+#define TOOL_VERSION "3" /* part of the key; raised when its output changes */
 
 static void key_add(struct pen_sha256 *sha, const char *text)
 {
@@ -111,6 +111,7 @@ static int cache_path(const struct pen_prepare_request *request, char *ret_path,
   key_add(&sha, TOOL_VERSION);
   key_add(&sha, request->completion_only ? "completion" : "all");
   key_add(&sha, request->assistant_only ? "assistant" : "all");
+  key_add(&sha, request->choices ? "choices" : "none");
   key_add(&sha, request->held_out ? "valid" : "train");
   r = key_add_file(&sha, request->data, ret_directory);
   if (r == 0)
@@ -133,6 +134,7 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
   const char *arguments[20];
   size_t n = 0;
   char path[PATH_MAX], template[PATH_MAX + sizeof PEN_PREPARE_TEMPLATE_SUFFIX];
+  char choices[PATH_MAX + sizeof PEN_PREPARE_CHOICES_SUFFIX];
   bool directory = false;
   int r = cache_path(request, path, sizeof path < path_bytes ? sizeof path : path_bytes,
                      &directory);
@@ -159,6 +161,11 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
       arguments[n++] = request->chat_template;
       arguments[n++] = "--save-template";
       arguments[n++] = template;
+    }
+    if (request->choices) {
+      snprintf(choices, sizeof choices, "%s" PEN_PREPARE_CHOICES_SUFFIX, path);
+      arguments[n++] = "--choices";
+      arguments[n++] = choices;
     }
     if (request->held_out) {
       arguments[n++] = "--split";

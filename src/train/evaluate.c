@@ -12,6 +12,12 @@
 #include "src/train/dataset.h"
 #include "src/train/inference.h"
 
+/* The document that sequences are added to. */
+struct pending {
+  struct pen_evaluate_document document;
+  uint64_t end; /* token behind it; 0: before the first */
+};
+
 struct evaluation {
   const struct pen_evaluate_settings *set;
   struct pen_dataset data;
@@ -21,6 +27,10 @@ struct evaluation {
   struct pen_inference inference;
   struct pen_run_result result;
   struct pen_safetensors_writer *dump;
+  struct pending pending;
+  /* Of a step of single sequences; [batch_sequences] each: */
+  double *losses;
+  struct pen_evaluate_document *counts;
 };
 
 static int open_data(struct evaluation *e)
@@ -44,9 +54,10 @@ static int open_session(struct evaluation *e)
 {
   uint32_t longest = pen_sequences_longest_inputs(e->data.sequences);
   size_t batch = e->order.batch_sequences;
+  size_t together = e->set->each_document ? 1 : batch;
   struct pen_session_shape shape = {
-      .max_tokens = batch * longest,
-      .max_micros = 1,
+      .max_tokens = together * longest,
+      .max_micros = batch / together,
       .max_logit_rows = e->set->dump_logits ? batch * longest : 0,
       .other_bytes = pen_batch_bytes(batch, pen_sequences_limits(e->data.sequences)) +
                      pen_sequences_bytes(e->data.sequences)};
@@ -55,7 +66,9 @@ static int open_session(struct evaluation *e)
   if (rc < 0)
     return rc;
   e->ids = calloc(batch, sizeof *e->ids);
-  if (!e->ids)
+  e->losses = calloc(batch, sizeof *e->losses);
+  e->counts = calloc(batch, sizeof *e->counts);
+  if (!e->ids || !e->losses || !e->counts)
     return pen_error_set(PEN_ENOFIT, "no memory for a batch");
   rc = pen_batch_create(batch, pen_sequences_limits(e->data.sequences),
                         &e->batch);
@@ -113,6 +126,83 @@ static int dump_batch(struct evaluation *e, uint64_t token, uint64_t doc)
   return rc;
 }
 
+/* ---- document by document ---- */
+
+static int close_document(struct evaluation *e)
+{
+  struct pen_evaluate_document *d = &e->pending.document;
+  return d->n_targets ? e->set->each_document(e->set->ctx, d) : 0;
+}
+
+/* Goes on to the document in which token `at` lies. */
+static int open_document(struct evaluation *e, uint64_t at)
+{
+  struct pending *p = &e->pending;
+  int rc = p->end ? close_document(e) : 0;
+  uint64_t number = p->end ? p->document.number + 1 : 0, borders[2];
+  for (p->end = 0; rc == 0 && p->end <= at; number++) {
+    rc = pen_tokens_borders(e->data.tokens, number, 2, borders);
+    p->end = borders[1];
+    p->document = (struct pen_evaluate_document){.number = number};
+  }
+  return rc;
+}
+
+static int add_sequence(struct evaluation *e, size_t i)
+{
+  uint64_t begin = pen_sequences_at(e->data.sequences, e->ids[i])->begin;
+  int rc = begin < e->pending.end ? 0 : open_document(e, begin);
+  struct pen_evaluate_document *d = &e->pending.document;
+  d->loss_sum += e->losses[i];
+  d->n_targets += e->counts[i].n_targets;
+  d->n_inputs += e->counts[i].n_inputs;
+  return rc;
+}
+
+/* n sequences, each a micro-batch of its own, so that each has its loss. */
+static int run_singly(struct evaluation *e, size_t n,
+                      struct pen_evaluate_result *r)
+{
+  struct pen_run_update none = {.apply = false};
+  struct pen_shape shape = {.kind = PEN_STEP_EVAL, .n_micros = n};
+  int rc = 0;
+  for (size_t i = 0; rc == 0 && i < n; i++) {
+    rc = pen_batch_fill(e->batch, e->data.sequences, &e->ids[i], 1);
+    if (rc == 0)
+      rc = pen_session_set_micro(&e->inference.session, i, e->batch,
+                                 PEN_LOGITS_NONE);
+    e->counts[i].n_targets = e->batch->n_targets;
+    e->counts[i].n_inputs = e->batch->n_tokens;
+    shape.n_tokens += (double)e->batch->n_tokens;
+  }
+  if (rc == 0)
+    rc = pen_run_step(e->inference.session.run, &shape, &none, &e->result);
+  if (rc == 0)
+    pen_run_losses(e->inference.session.run, n, e->losses);
+  for (size_t i = 0; rc == 0 && i < n; i++) {
+    rc = add_sequence(e, i);
+    r->loss += e->losses[i];
+    r->n_targets += e->counts[i].n_targets;
+    r->n_inputs += e->counts[i].n_inputs;
+  }
+  return rc;
+}
+
+/* n sequences as one micro-batch. */
+static int run_together(struct evaluation *e, size_t n,
+                        struct pen_evaluate_result *r)
+{
+  int rc = pen_batch_fill(e->batch, e->data.sequences, e->ids, n);
+  if (rc == 0)
+    rc = step(e, PEN_STEP_EVAL);
+  r->loss += e->result.loss_sum;
+  if (rc == 0 && e->dump)
+    rc = dump_batch(e, r->n_inputs, r->n_sequences);
+  r->n_targets += e->batch->n_targets;
+  r->n_inputs += e->batch->n_tokens;
+  return rc;
+}
+
 static int run(struct evaluation *e, struct pen_evaluate_result *r)
 {
   int32_t zero = 0;
@@ -124,18 +214,11 @@ static int run(struct evaluation *e, struct pen_evaluate_result *r)
     struct pen_order_step order;
     pen_order_step(&e->order, i, &order);
     size_t n = pen_order_micro(&e->order, &order, 0, e->ids);
-    rc = pen_batch_fill(e->batch, e->data.sequences, e->ids, n);
-    if (rc == 0)
-      rc = step(e, PEN_STEP_EVAL);
-    if (rc < 0)
-      break;
-    r->loss += e->result.loss_sum;
-    if (e->dump)
-      rc = dump_batch(e, r->n_inputs, r->n_sequences);
-    r->n_targets += e->batch->n_targets;
-    r->n_inputs += e->batch->n_tokens;
+    rc = e->set->each_document ? run_singly(e, n, r) : run_together(e, n, r);
     r->n_sequences += n;
   }
+  if (rc == 0 && e->set->each_document)
+    rc = close_document(e);
   if (rc == 0 && e->dump)
     rc = pen_safetensors_finish(&e->dump);
   r->loss /= (double)r->n_targets;
@@ -157,6 +240,8 @@ int pen_evaluate(const struct pen_evaluate_settings *settings,
   pen_batch_free(&e.batch);
   pen_dataset_close(&e.data);
   free(e.ids);
+  free(e.losses);
+  free(e.counts);
   if (rc == 0)
     *ret_result = result;
   return rc;

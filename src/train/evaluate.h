@@ -4,6 +4,13 @@
 
 #include "src/train/settings.h"
 
+/* A document's part of the whole. */
+struct pen_evaluate_document {
+  uint64_t number; /* in the file, from 0 */
+  double loss_sum; /* over its target tokens */
+  uint64_t n_targets, n_inputs;
+};
+
 struct pen_evaluate_settings {
   struct pen_model_settings model;
   struct pen_machine_settings machine;
@@ -11,6 +18,10 @@ struct pen_evaluate_settings {
   uint32_t max_length;     /* 0: 1,024, or what the model can at most */
   bool refuse_truncation;  /* of records longer than that */
   uint64_t batch_sequences;
+  /* Called for every document that has targets, in the order of the file; not 0
+   * ends the evaluation with that code.  NULL: nobody asks. */
+  int (*each_document)(void *ctx, const struct pen_evaluate_document *document);
+  void *ctx;
   const char *dump_logits; /* safetensors file of ids, doc_begin, logits; NULL */
 };
 

@@ -34,7 +34,7 @@ def generate(model, *options, **more):
 @test
 def weights_on_drives_give_the_same_ids(folder):
     """By wish, and because RAM is too small; nothing stays on the drive."""
-    job = Job(f"{folder}/job")
+    job = Job(f"{folder}/job", num_hidden_layers=12)
     options = ("--max-new-tokens", "40", "--prompt", "abc", "--seed", "3", "--temperature", "2")
     want = generate(job.model, *options)
     assert len(want["ids"]) == 43 and want["prompt_tokens"] == 3, want
@@ -45,7 +45,7 @@ def weights_on_drives_give_the_same_ids(folder):
         assert json.loads(done.stdout) == want, done.stdout
         assert "weights on drives" in done.stderr, done.stderr
     assert os.listdir(drive) == [], os.listdir(drive)
-    small = ("--host-memory", "70500KiB", "--threads", "1")
+    small = ("--host-memory", "72MiB", "--threads", "1")
     fail(3, "does not fit", "generate", "--model", job.model, *options, *small)
     done = succeed("generate", "--model", job.model, "-o", "json", *options, *small,
                    "--nvme-path", drive)
@@ -67,7 +67,7 @@ def a_cache_that_has_no_room_is_refused(folder):
     job = Job(f"{folder}/job", max_position_embeddings=1 << 21)
     done = fail(3, "does not fit", "generate", "--model", job.model, "--prompt", "a", "--threads", "1",
                 "--max-new-tokens", (1 << 20) - 1, "--host-memory", "512MiB")
-    assert re.search(r"keys and values of a document +768 MiB", done.stderr), done.stderr
+    assert re.search(r"768 MiB +keys and values of a document", done.stderr), done.stderr
 
 
 @test
