@@ -48,6 +48,7 @@ struct pen_attention_cache {
   float scale;
   size_t first;    /* tokens that the cache holds already */
   size_t capacity; /* tokens it has room for, at least first + tokens */
+  size_t window;   /* tokens that a token sees, itself too; 0: all before it */
   size_t ldq, ldk, ldv, ldo;
 };
 

@@ -52,12 +52,15 @@ static void store_item(void *ctx, size_t item, size_t worker)
          g->v + t * a->ldv + kv_head * dim, dim * sizeof(elem_t));
 }
 
-/* row = e^(row - max) over n keys, with the maximum and the sum moved along;
+/* row = e^(row - max) over keys [begin, n), with the maximum and the sum moved along;
  * returns what earlier sums are multiplied by. */
-static float softmax_row(float *row, size_t n, float *max, float *sum)
+static float softmax_row(float *row, size_t begin, size_t n, float *max,
+                         float *sum)
 {
   float most = *max;
-  for (size_t key = 0; key < n; key++)
+  for (size_t key = 0; key < begin; key++)
+    row[key] = -__builtin_inff();
+  for (size_t key = begin; key < n; key++)
     most = row[key] > most ? row[key] : most;
   float fades[16];
   v16 top = v16_set1(most);
@@ -83,9 +86,9 @@ static void fade_row(struct cache_rows *r, size_t row, float fade)
     }
 }
 
-/* n keys from token k0 on. */
+/* Keys [begin, n) of those from token k0 on. */
 static void cache_tile(const struct cache_args *g, struct cache_rows *r,
-                       size_t kv_head, size_t k0, size_t n)
+                       size_t kv_head, size_t k0, size_t begin, size_t n)
 {
   size_t dim = r->dim, head = head_offset(&g->a, kv_head);
   const elem_t *keys = g->keys + head + k0 * dim;
@@ -94,7 +97,7 @@ static void cache_tile(const struct cache_args *g, struct cache_rows *r,
   pen_mm(r->n, dim, r->q, dim, 1, r->tile, r->scores, 0);
   for (size_t row = 0; row < r->n; row++)
     fade_row(r, row,
-             softmax_row(r->scores + row * PEN_TILE, n, &r->max[row],
+             softmax_row(r->scores + row * PEN_TILE, begin, n, &r->max[row],
                          &r->sum[row]));
   for (size_t c = 0; c < dim; c += PEN_TILE) {
     for (size_t key = 0; key < n; key++)
@@ -125,6 +128,7 @@ static void attend_item(void *ctx, size_t item, size_t worker)
   const struct pen_attention_cache *a = &g->a;
   size_t t = item / a->kv_heads, kv_head = item % a->kv_heads, dim = a->dim;
   size_t group = a->heads / a->kv_heads, n_keys = a->first + t + 1;
+  size_t first = a->window && n_keys > a->window ? n_keys - a->window : 0;
   size_t wide = (dim + PEN_TILE - 1) / PEN_TILE * PEN_TILE;
   for (size_t row = 0; row < group; row += PEN_TILE) {
     size_t col = (kv_head * group + row) * dim;
@@ -139,8 +143,9 @@ static void attend_item(void *ctx, size_t item, size_t worker)
     }
     memset(r.o, 0, r.n * wide * sizeof(float));
     tile_load(r.q, g->q + t * a->ldq + col, dim, r.n, dim, a->scale);
-    for (size_t k0 = 0; k0 < n_keys; k0 += PEN_TILE)
-      cache_tile(g, &r, kv_head, k0, PEN_MIN(PEN_TILE, n_keys - k0));
+    for (size_t k0 = first / PEN_TILE * PEN_TILE; k0 < n_keys; k0 += PEN_TILE)
+      cache_tile(g, &r, kv_head, k0, first > k0 ? first - k0 : 0,
+                 PEN_MIN(PEN_TILE, n_keys - k0));
     store_rows(&r, g->o + t * a->ldo + col);
   }
 }

@@ -46,7 +46,9 @@ enum pen_config_output_format {
   PEN_CONFIG_OUTPUT_TEXT,
   PEN_CONFIG_OUTPUT_JSON,
   PEN_CONFIG_OUTPUT_YAML, /* plan: a file for -c */
-  PEN_CONFIG_OUTPUT_JSONL, /* eval: a line per document or question */
+  PEN_CONFIG_OUTPUT_JSONL, /* bench, eval: a line of JSON for each result */
+  PEN_CONFIG_OUTPUT_MD,    /* bench: a Markdown table */
+  PEN_CONFIG_OUTPUT_CSV,
 };
 
 #define PEN_CONFIG_AUTO 0 /* counts and bytes whose text is "auto" */
@@ -81,7 +83,7 @@ struct pen_config {
   uint64_t logging_steps, eval_steps, save_steps; /* 0: never */
   uint64_t save_total_limit;
   char *trace, *dump_logits;
-  char *bench;   /* memory, gemm, adam, nvme or all */
+  char *bench;   /* memory, gemm, adam, nvme, tiers or all */
   uint64_t bench_size, repeats;
   char *profile; /* of this machine; NULL: the user's */
   uint64_t tbw;  /* bytes a drive is rated for; 0: not given */

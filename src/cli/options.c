@@ -67,7 +67,8 @@ WORDS(gemm_words) = {
   { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 }, { 0 },
 };
 WORDS(bench_words) = {
-  { "memory", 0 }, { "gemm", 0 }, { "adam", 0 }, { "nvme", 0 }, { "all", 0 },
+  { "memory", 0 }, { "gemm", 0 }, { "adam", 0 }, { "nvme", 0 }, { "tiers", 0 },
+  { "all", 0 },
   { 0 },
 };
 WORDS(isa_words) = {
@@ -101,7 +102,8 @@ WORDS(state_words) = {
 };
 WORDS(format_words) = {
   { "text", PEN_CONFIG_OUTPUT_TEXT }, { "json", PEN_CONFIG_OUTPUT_JSON },
-  { "yaml", PEN_CONFIG_OUTPUT_YAML }, { "jsonl", PEN_CONFIG_OUTPUT_JSONL }, { 0 },
+  { "yaml", PEN_CONFIG_OUTPUT_YAML }, { "jsonl", PEN_CONFIG_OUTPUT_JSONL },
+  { "md", PEN_CONFIG_OUTPUT_MD }, { "csv", PEN_CONFIG_OUTPUT_CSV }, { 0 },
 };
 WORDS(log_words) = {
   { "error", PEN_LOG_ERROR }, { "warn", PEN_LOG_WARN },
@@ -148,7 +150,7 @@ static const struct pen_option table[] = {
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
   { "bench", NULL, 0, STRING(bench), NULL, bench_words, 0, 0,
-    B, B, DATA, "WHAT", "memory, gemm, adam, nvme (with --nvme-path) or all" },
+    B, B, DATA, "WHAT", "memory, gemm, adam, nvme (with --nvme-path), all of these, or tiers" },
   { "bench-size", NULL, 0, SIZE(bench_size), "1GiB", NULL, 1048576, 0,
     B, 0, DATA, NULL, "bytes of RAM, and of a file on each drive, to measure on" },
   { "repeats", NULL, 'r', U64(repeats), "5", NULL, 1, 64,
@@ -181,7 +183,7 @@ static const struct pen_option table[] = {
   { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
     T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
   { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
-    E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed; plan has yaml (for -c), eval jsonl" },
+    E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed; yaml: of plan; jsonl: bench, eval; md, csv: bench" },
   { "profile", "machine", 0, STRING(profile), NULL, NULL, 0, 0,
     T | P | B, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
   { "tbw", NULL, 0, SIZE(tbw), "none", none_words, 1, 0,

@@ -129,19 +129,32 @@ static int check_plan(const struct pen_config *config)
   return config->data ? 0 : check_without_data(config);
 }
 
-int pen_options_check(const struct pen_config *config, uint32_t verb)
+static int check_format(const struct pen_config *config, uint32_t verb)
 {
-  if (verb != PEN_VERB_PLAN &&
-      config->output_format == PEN_CONFIG_OUTPUT_YAML)
+  int format = config->output_format;
+  bool tiers = verb == PEN_VERB_BENCH && config->bench &&
+               strcmp(config->bench, "tiers") == 0;
+  if (format == PEN_CONFIG_OUTPUT_YAML && verb != PEN_VERB_PLAN)
     return pen_error_set(-PEN_EUSAGE, "-o yaml writes a plan as options; give "
                          "text or json");
+  if (format == PEN_CONFIG_OUTPUT_JSONL && verb == PEN_VERB_EVAL)
+    return 0;
+  if (format > PEN_CONFIG_OUTPUT_YAML && (verb != PEN_VERB_BENCH || tiers))
+    return pen_error_set(-PEN_EUSAGE, "-o jsonl, md and csv are for the rows of "
+                         "bench, jsonl for eval too; give text or json");
+  return 0;
+}
+
+int pen_options_check(const struct pen_config *config, uint32_t verb)
+{
+  int r = check_format(config, verb);
+  if (r < 0)
+    return r;
   if (verb == PEN_VERB_PLAN) {
-    int r = check_plan(config);
+    r = check_plan(config);
     if (r < 0)
       return r;
   }
-  if (config->output_format == PEN_CONFIG_OUTPUT_JSONL && verb != PEN_VERB_EVAL)
-    return pen_error_set(-PEN_EUSAGE, "-o jsonl is for eval; use -o json");
   if (config->require_simd && strcmp(config->isa, "scalar") == 0)
     return contradiction("--require-simd", "--isa scalar", "drop one");
   if (verb == PEN_VERB_BENCH && config->bench && strcmp(config->bench, "nvme") == 0 &&

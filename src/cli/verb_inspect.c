@@ -114,8 +114,11 @@ static void print_model(const struct pen_params *p)
          c->n_layers, c->hidden_size, c->intermediate_size);
   printf("attention      %zu heads, %zu for keys and values, of %zu\n",
          c->n_heads, c->n_kv_heads, c->head_dim);
-  printf("positions      rope %s, theta %g, up to %zu", pen_rope_type_name(
-             c->rope.type), c->rope.theta, c->max_positions);
+  if (c->rope.dim)
+    printf("positions      rope %s, theta %g, up to %zu",
+           pen_rope_type_name(c->rope.type), c->rope.theta, c->max_positions);
+  else
+    printf("positions      learned, %zu", c->max_positions);
   if (c->sliding_window)
     printf(", window %zu", c->sliding_window);
   printf("\nvocabulary     %zu tokens, %zu rows, head %s\n", c->vocab_size,
@@ -138,7 +141,9 @@ static void put_model(struct pen_json_writer *json, const struct pen_params *p)
   pen_json_put_u64(json, "vocab_size", c->vocab_size);
   pen_json_put_u64(json, "vocab_rows", p->vocab_rows);
   pen_json_put_bool(json, "tied", c->tied);
-  pen_json_put_string(json, "rope", pen_rope_type_name(c->rope.type));
+  pen_json_put_string(json, "rope", c->rope.dim
+                                        ? pen_rope_type_name(c->rope.type)
+                                        : "none");
   pen_json_begin_array(json, "blocks");
   for (size_t b = 0; b < p->n_blocks; b++) {
     pen_json_begin_object(json, NULL);

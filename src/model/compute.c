@@ -1,15 +1,17 @@
-/* compute.c: struct pen_compute over layers, final norm, head and embedding.
+/* compute.c: struct pen_compute over embedding, positions, layers, final norm
+ * and head.
  *
  * gather, scatter, put_inputs and finish_rows run on the update lane, all else
  * on the compute lane; the two share only what is constant during a step.  Nothing
- * here allocates.  Disadvantage: which kind a block is, is looked up per
- * call. */
+ * here allocates.  Disadvantage: every block of the body is called as if it
+ * were a layer, though norm and positions need little of that. */
 #include "src/model/compute.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "src/model/head.h"
+#include "src/model/part.h"
 
 static const struct pen_param_block *info_of(const struct pen_model *m,
                                              size_t block)
@@ -25,7 +27,7 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
   m->host_ops->embed(&m->update_stream, b->ids, b->tokens, info->row_begin,
-                     info->rows, m->layer.hidden, 1, w, x);
+                     info->rows, m->layer.hidden, m->embed_scale, w, x);
   return pen_stream_take_status(&m->update_stream);
 }
 
@@ -36,8 +38,8 @@ static int scatter(void *ctx, size_t block, size_t micro, const void *d,
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
   m->host_ops->embed_backward(&m->update_stream, b->ids, b->tokens,
-                              info->row_begin, info->rows, m->layer.hidden, 1,
-                              d, grad);
+                              info->row_begin, info->rows, m->layer.hidden,
+                              m->embed_scale, d, grad);
   return pen_stream_take_status(&m->update_stream);
 }
 
@@ -56,6 +58,8 @@ static int put_inputs(void *ctx, size_t micro, void *inputs)
          b->tokens * sizeof *b->positions);
   memcpy(at(inputs, m->first_key_at), b->first_key,
          b->tokens * sizeof *b->first_key);
+  memcpy(at(inputs, m->first_in_window_at), b->first_in_window,
+         b->tokens * sizeof *b->first_in_window);
   memcpy(at(inputs, m->targets_at), b->targets,
          b->tokens * sizeof *b->targets);
   memcpy(at(inputs, m->logit_rows_at), b->logit_rows,
@@ -74,7 +78,7 @@ static struct pen_layer_cache layer_cache(struct pen_model *m, size_t block,
   char *keys = m->cache + 2 * info_of(m, block)->layer * m->cache_bytes;
   return (struct pen_layer_cache){.keys = keys,
                                   .values = keys + m->cache_bytes,
-                                  .first = b->positions[0],
+                                  .first = b->cache_first,
                                   .capacity = m->options.cache_tokens};
 }
 
@@ -84,53 +88,76 @@ static struct pen_layer_call layer_call(struct pen_model *m, size_t block,
                                         const void *w, void *work)
 {
   const struct pen_compute_micro *b = &m->micros[micro];
+  const struct pen_param_block *info = info_of(m, block);
+  size_t window = pen_model_config_window(&m->params->config, info->layer);
   struct pen_layer_call c = {
       .layer = &m->layer, .ops = m->ops, .stream = &m->stream,
-      .role_offset = info_of(m, block)->role_offset, .tokens = b->tokens,
+      .role_offset = info->role_offset, .tokens = b->tokens,
       .positions = at(in->micro, m->positions_at),
-      .first_key = at(in->micro, m->first_key_at), .cosines = in->tables,
+      .first_key = at(in->micro, window ? m->first_in_window_at
+                                        : m->first_key_at),
+      .window = window, .cosines = in->tables,
       .sines = at(in->tables, m->sines_at), .cache = layer_cache(m, block, b),
       .w = w, .work = work};
   return c;
 }
 
-/* Output of a norm that backward recomputes only for its 1/std lies where a
- * layer keeps its normed input. */
-static void final_norm(struct pen_model *m, size_t micro, const void *w,
-                       const void *x, void *y, void *work)
+static void final_norm(const struct pen_layer_call *c, const void *x, void *y,
+                       void *saved)
 {
-  const struct pen_layer *l = &m->layer;
-  struct pen_heads shape = {m->micros[micro].tokens, 1, l->hidden};
-  m->ops->rmsnorm(&m->stream, &shape, x, l->hidden, w, 0, l->eps, y, l->hidden,
-                  (float *)((char *)work + l->work[PEN_WORK_RSTD].offset));
+  const struct pen_layer *l = c->layer;
+  pen_part_norm(c, &l->final_norm, x, l->hidden, y, l->hidden,
+                pen_part_work(c, PEN_WORK_STATS));
 }
 
-static void final_norm_backward(struct pen_model *m, size_t micro,
-                                const void *w, const void *x, void *d,
-                                float *grad, void *work)
+static void final_norm_backward(const struct pen_layer_call *c, const void *x,
+                                const void *saved, void *d, float *grad)
 {
-  const struct pen_layer *l = &m->layer;
-  struct pen_heads shape = {m->micros[micro].tokens, 1, l->hidden};
-  final_norm(m, micro, w, x, (char *)work + l->work[PEN_WORK_NORM].offset,
-             work);
-  m->ops->rmsnorm_backward(
-      &m->stream, &shape, d, l->hidden, l->elem, x, l->hidden, w, 0,
-      (const float *)((char *)work + l->work[PEN_WORK_RSTD].offset), d,
-      l->hidden, false, grad,
-      (float *)((char *)work + l->work[PEN_WORK_PARTIALS].offset));
+  const struct pen_layer *l = c->layer;
+  size_t dim = l->hidden;
+  struct pen_part_gradient g = {d, dim, l->elem, d, dim, false};
+  final_norm(c, x, pen_part_work(c, PEN_WORK_NORM), NULL); /* statistics */
+  pen_part_norm_backward(c, &l->final_norm, &g, x, dim,
+                         pen_part_work(c, PEN_WORK_STATS), grad);
 }
+
+/* y = x + the rows of the tokens' positions */
+static void positions(const struct pen_layer_call *c, const void *x, void *y,
+                      void *saved)
+{
+  size_t dim = c->layer->hidden;
+  c->ops->embed(c->stream, c->positions, c->tokens, 0, c->layer->positions,
+                dim, 1, c->w, y);
+  c->ops->add(c->stream, c->tokens * dim, x, y, y);
+}
+
+static void positions_backward(const struct pen_layer_call *c, const void *x,
+                               const void *saved, void *d, float *grad)
+{
+  const struct pen_layer *l = c->layer;
+  c->ops->embed_backward(c->stream, c->positions, c->tokens, 0, l->positions,
+                         l->hidden, 1, d, grad);
+}
+
+/* What each kind of block of the body does. */
+static const struct {
+  void (*forward)(const struct pen_layer_call *c, const void *x, void *y,
+                  void *saved);
+  void (*backward)(const struct pen_layer_call *c, const void *x,
+                   const void *saved, void *d, float *grad);
+} kinds[] = {
+    [PEN_BLOCK_POSITIONS] = {positions, positions_backward},
+    [PEN_BLOCK_LAYER] = {pen_layer_forward, pen_layer_backward},
+    [PEN_BLOCK_FINAL_NORM] = {final_norm, final_norm_backward},
+};
 
 static int forward(void *ctx, size_t block, size_t micro,
                    const struct pen_inputs *in, const void *w, const void *x,
                    void *y, void *saved, void *work)
 {
   struct pen_model *m = ctx;
-  if (info_of(m, block)->kind == PEN_BLOCK_FINAL_NORM) {
-    final_norm(m, micro, w, x, y, work);
-  } else {
-    struct pen_layer_call c = layer_call(m, block, micro, in, w, work);
-    pen_layer_forward(&c, x, y, saved);
-  }
+  struct pen_layer_call c = layer_call(m, block, micro, in, w, work);
+  kinds[info_of(m, block)->kind].forward(&c, x, y, saved);
   return pen_stream_take_status(&m->stream);
 }
 
@@ -139,12 +166,8 @@ static int backward(void *ctx, size_t block, size_t micro,
                     const void *saved, void *d, float *grad, void *work)
 {
   struct pen_model *m = ctx;
-  if (info_of(m, block)->kind == PEN_BLOCK_FINAL_NORM) {
-    final_norm_backward(m, micro, w, x, d, grad, work);
-  } else {
-    struct pen_layer_call c = layer_call(m, block, micro, in, w, work);
-    pen_layer_backward(&c, x, saved, d, grad);
-  }
+  struct pen_layer_call c = layer_call(m, block, micro, in, w, work);
+  kinds[info_of(m, block)->kind].backward(&c, x, saved, d, grad);
   return pen_stream_take_status(&m->stream);
 }
 

@@ -11,10 +11,14 @@
 struct pen_compute_micro {
   size_t tokens; /* 0: not set */
   size_t n_logit_rows;
-  uint32_t *ids, *positions, *first_key; /* [max_tokens] */
+  uint32_t *ids;                         /* [max_tokens] */
+  uint32_t *positions;       /* [max_tokens]: rows of the tables of positions */
+  uint32_t *first_key;       /* [max_tokens]: their document's begin */
+  uint32_t *first_in_window; /* [max_tokens]; unused without a window */
   int32_t *targets;                      /* [max_tokens] */
   uint32_t *logit_rows;                  /* [max_logit_rows] */
   bool cached;
+  size_t cache_first; /* tokens the cache holds already */
 };
 
 struct pen_model {
@@ -27,9 +31,11 @@ struct pen_model {
   struct pen_layer layer;
   struct pen_stream stream;        /* compute lane */
   struct pen_stream update_stream; /* update lane; no scratch, no products */
-  float *cosines, *sines; /* [max_positions, head_dim / 2]; the tables */
+  float embed_scale;
+  float *cosines, *sines; /* [pen_rope_rows, rotary / 2]; the tables */
   /* Bytes from the beginning of a micro-batch's inputs, and of the tables: */
-  size_t positions_at, first_key_at, targets_at, logit_rows_at, sines_at;
+  size_t positions_at, first_key_at, first_in_window_at, targets_at;
+  size_t logit_rows_at, sines_at;
   char *cache;        /* per layer keys, then values; NULL: none */
   size_t cache_bytes; /* of one of these */
   struct pen_compute_micro *micros; /* [max_micros] */

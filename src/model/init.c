@@ -8,6 +8,7 @@
 #include "src/model/init.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -34,24 +35,42 @@ static void fill_normal(uint64_t seed, uint64_t stream, double std,
   }
 }
 
+static bool is_norm(enum pen_param_role role)
+{
+  static const bool norms[PEN_N_ROLES] = {
+    [PEN_ROLE_ATTN_NORM] = true,      [PEN_ROLE_Q_NORM] = true,
+    [PEN_ROLE_K_NORM] = true,         [PEN_ROLE_ATTN_POST_NORM] = true,
+    [PEN_ROLE_MLP_NORM] = true,       [PEN_ROLE_MLP_POST_NORM] = true,
+    [PEN_ROLE_FINAL_NORM] = true,
+  };
+  return norms[role];
+}
+
+/* Projections onto the residual stream are smaller in families that say so. */
+static double std_of(const struct pen_model_config *c, enum pen_param_role role)
+{
+  bool is_residual = role == PEN_ROLE_O || role == PEN_ROLE_DOWN;
+  if (!is_residual || !c->family->scales_residual_init)
+    return c->init_std;
+  return c->init_std / sqrt(2 * (double)c->n_layers);
+}
+
 static void fill(const struct pen_params *params, uint64_t seed,
                  const struct pen_param *q, uint64_t first, size_t n,
                  float *out)
 {
+  const struct pen_model_config *c = &params->config;
   const struct pen_param_tensor *t = &params->tensors[q->tensor];
-  bool is_norm = q->role == PEN_ROLE_ATTN_NORM || q->role == PEN_ROLE_MLP_NORM ||
-                 q->role == PEN_ROLE_Q_NORM || q->role == PEN_ROLE_K_NORM ||
-                 q->role == PEN_ROLE_FINAL_NORM;
   if (t->rank == 1) {
     for (size_t i = 0; i < n; i++)
-      out[i] = is_norm ? 1.0f : 0.0f;
+      out[i] = is_norm(q->role) ? 1.0f - c->family->norm_w_plus : 0.0f;
     return;
   }
   bool is_table = q->role == PEN_ROLE_EMBED || q->role == PEN_ROLE_HEAD;
-  uint64_t valid = is_table ? (uint64_t)params->config.vocab_size * q->cols
+  uint64_t valid = is_table ? (uint64_t)c->vocab_size * q->cols
                             : t->shape[0] * t->shape[1];
   size_t n_valid = first >= valid ? 0 : valid - first < n ? valid - first : n;
-  fill_normal(seed, stream_of(t->name), params->config.init_std, first, n_valid,
+  fill_normal(seed, stream_of(t->name), std_of(c, q->role), first, n_valid,
               out);
   memset(out + n_valid, 0, (n - n_valid) * sizeof *out);
 }

@@ -1,57 +1,127 @@
-/* layer_layout.c: which matrices, saved activations and workspace a decoder
- * layer has, and where they lie.
+/* layer_layout.c: which matrices, norms, saved activations and workspace a
+ * decoder layer has, and where they lie.
  *
  * Pure functions.  Invariant: every buffer begins on a 64-byte line; the two
  * halves of the backward workspace share their bytes.  Disadvantage: offsets
  * are for max_tokens, so shorter micro-batches leave gaps. */
+#include <math.h>
+
 #include "src/model/layer.h"
 
 #define ALIGN ((size_t)64)
+#define NONE PEN_N_ROLES
 
-static struct pen_linear linear_of(size_t in, size_t out,
+static size_t max_size(size_t a, size_t b)
+{
+  return a > b ? a : b;
+}
+
+/* ---- maps and norms ---- */
+
+/* The table a layer's maps and norms are read from. */
+struct tensors {
+  const struct pen_params *params;
+  const struct pen_param_block *info;
+};
+
+static size_t elems_of(const struct tensors *t, enum pen_param_role role)
+{
+  return pen_params_elems(t->params, t->info, role);
+}
+
+static enum pen_param_role if_present(const struct tensors *t,
+                                      enum pen_param_role role)
+{
+  return role != NONE && elems_of(t, role) ? role : NONE;
+}
+
+/* Does `next` begin where `role` ends?  Tensors that do not exist do. */
+static bool follows(const struct tensors *t, enum pen_param_role role,
+                    enum pen_param_role next)
+{
+  if (role == NONE || next == NONE)
+    return role == next;
+  return t->info->role_offset[role] + elems_of(t, role) ==
+         t->info->role_offset[next];
+}
+
+/* Puts the next matrix beside those the map has; one that lies right behind
+ * them in the block joins their product.  Nothing where it does not exist: its
+ * rows are then in another matrix. */
+static void add_part(struct pen_linear *l, const struct tensors *t,
+                     enum pen_param_role weight, enum pen_param_role bias)
+{
+  struct pen_linear_part part = {.weight = weight, .bias = if_present(t, bias),
+                                 .out = elems_of(t, weight) / l->in,
+                                 .col = l->out};
+  l->out += part.out;
+  if (part.out)
+    l->parts[l->n_parts++] = part;
+}
+
+/* The parts as one, where each follows the one before. */
+static void merge_parts(struct pen_linear *l, const struct tensors *t)
+{
+  for (size_t i = 1; i < l->n_parts; i++)
+    if (!follows(t, l->parts[i - 1].weight, l->parts[i].weight) ||
+        !follows(t, l->parts[i - 1].bias, l->parts[i].bias))
+      return;
+  l->parts[0].out = l->out;
+  l->n_parts = 1;
+}
+
+static struct pen_linear linear_of(const struct tensors *t, size_t in,
                                    enum pen_param_role weight,
                                    enum pen_param_role bias)
 {
-  struct pen_linear l = {.in = in, .out = out, .n_parts = 1,
-                         .parts = {{weight, bias, out, 0}}};
+  struct pen_linear l = {
+      .in = in, .transposed = t->params->config.family->transposed};
+  add_part(&l, t, weight, bias);
   return l;
 }
 
-static void linear_add_part(struct pen_linear *l, enum pen_param_role weight,
-                            enum pen_param_role bias, size_t out)
+static void init_linears(struct pen_layer *l, const struct tensors *t)
 {
-  l->parts[l->n_parts++] = (struct pen_linear_part){weight, bias, out, l->out};
-  l->out += out;
+  l->qkv = linear_of(t, l->hidden, PEN_ROLE_Q, PEN_ROLE_Q_BIAS);
+  add_part(&l->qkv, t, PEN_ROLE_K, PEN_ROLE_K_BIAS);
+  add_part(&l->qkv, t, PEN_ROLE_V, PEN_ROLE_V_BIAS);
+  merge_parts(&l->qkv, t);
+  l->o = linear_of(t, l->heads * l->head_dim, PEN_ROLE_O, PEN_ROLE_O_BIAS);
+  l->gate_up = linear_of(t, l->hidden, PEN_ROLE_GATE, PEN_ROLE_GATE_BIAS);
+  add_part(&l->gate_up, t, PEN_ROLE_UP, PEN_ROLE_UP_BIAS);
+  merge_parts(&l->gate_up, t);
+  l->down = linear_of(t, l->ffn, PEN_ROLE_DOWN, PEN_ROLE_DOWN_BIAS);
 }
 
-static void init_linears(struct pen_layer *l, const struct pen_params *params)
+/* Of vectors as long as the weight that make up `width` elements. */
+static struct pen_norm norm_of(const struct tensors *t,
+                               enum pen_param_role weight,
+                               enum pen_param_role bias, size_t width)
 {
-  const struct pen_model_config *m = &params->config;
-  enum pen_param_role none = PEN_N_ROLES;
-  enum pen_param_role bias = m->qkv_bias ? PEN_ROLE_Q_BIAS : none;
-  size_t kv = l->kv_heads * l->head_dim;
-  if (params->qkv_adjacent) {
-    l->qkv = linear_of(l->hidden, l->qkv_width, PEN_ROLE_Q, bias);
-  } else {
-    l->qkv = linear_of(l->hidden, l->heads * l->head_dim, PEN_ROLE_Q, bias);
-    linear_add_part(&l->qkv, PEN_ROLE_K, m->qkv_bias ? PEN_ROLE_K_BIAS : none,
-                    kv);
-    linear_add_part(&l->qkv, PEN_ROLE_V, m->qkv_bias ? PEN_ROLE_V_BIAS : none,
-                    kv);
+  struct pen_norm n = {.weight = if_present(t, weight),
+                       .bias = if_present(t, bias)};
+  if (pen_norm_exists(&n)) {
+    n.dim = elems_of(t, weight);
+    n.heads = width / n.dim;
   }
-  bias = m->mlp_bias ? PEN_ROLE_GATE_BIAS : none;
-  if (params->gate_up_adjacent) {
-    l->gate_up = linear_of(l->hidden, 2 * l->ffn, PEN_ROLE_GATE, bias);
-  } else {
-    l->gate_up = linear_of(l->hidden, l->ffn, PEN_ROLE_GATE, bias);
-    linear_add_part(&l->gate_up, PEN_ROLE_UP,
-                    m->mlp_bias ? PEN_ROLE_UP_BIAS : none, l->ffn);
-  }
-  l->o = linear_of(l->heads * l->head_dim, l->hidden, PEN_ROLE_O,
-                   m->o_bias ? PEN_ROLE_O_BIAS : none);
-  l->down = linear_of(l->ffn, l->hidden, PEN_ROLE_DOWN,
-                      m->mlp_bias ? PEN_ROLE_DOWN_BIAS : none);
+  return n;
 }
+
+static void init_norms(struct pen_layer *l, const struct tensors *layer,
+                       const struct tensors *last)
+{
+  size_t c = l->hidden, q = l->heads * l->head_dim;
+  l->attn_norm = norm_of(layer, PEN_ROLE_ATTN_NORM, PEN_ROLE_ATTN_NORM_BIAS, c);
+  l->q_norm = norm_of(layer, PEN_ROLE_Q_NORM, NONE, q);
+  l->k_norm = norm_of(layer, PEN_ROLE_K_NORM, NONE, l->kv_heads * l->head_dim);
+  l->attn_post_norm = norm_of(layer, PEN_ROLE_ATTN_POST_NORM, NONE, c);
+  l->mlp_norm = norm_of(layer, PEN_ROLE_MLP_NORM, PEN_ROLE_MLP_NORM_BIAS, c);
+  l->mlp_post_norm = norm_of(layer, PEN_ROLE_MLP_POST_NORM, NONE, c);
+  l->final_norm =
+      norm_of(last, PEN_ROLE_FINAL_NORM, PEN_ROLE_FINAL_NORM_BIAS, c);
+}
+
+/* ---- buffers ---- */
 
 /* Places buffers one after the other from `begin` on; returns the end. */
 static size_t place(struct pen_buffer *buffers, size_t first, size_t last,
@@ -65,54 +135,74 @@ static size_t place(struct pen_buffer *buffers, size_t first, size_t last,
   return begin;
 }
 
-static size_t max_size(size_t a, size_t b)
+/* fp32 elements of partial sums over rows, of whichever tensor needs most. */
+static size_t partials_elems(const struct pen_layer *l, size_t max_tokens)
 {
-  return a > b ? a : b;
+  size_t widest = max_size(l->qkv_width, l->gate_up_width);
+  size_t most = pen_ops_partials_elems(max_tokens,
+                                       max_size(widest, 2 * l->hidden));
+  const struct pen_norm *norms[] = {&l->q_norm, &l->k_norm};
+  for (size_t i = 0; i < 2; i++)
+    if (pen_norm_exists(norms[i]))
+      most = max_size(most, pen_ops_partials_elems(max_tokens * norms[i]->heads,
+                                                   norms[i]->dim));
+  return most;
 }
 
-static void init_buffers(struct pen_layer *l, size_t max_tokens)
+static void init_saved(struct pen_layer *l)
 {
   size_t e = pen_elem_bytes(l->elem), f = sizeof(float);
-  size_t heads = l->heads, o_width = heads * l->head_dim;
-  size_t qk_heads = heads + l->kv_heads;
+  bool qk_norm = pen_norm_exists(&l->q_norm);
+  size_t attn_out = pen_norm_exists(&l->attn_post_norm) ? e * l->hidden : 0;
+  size_t mlp_out = pen_norm_exists(&l->mlp_post_norm) ? e * l->hidden : 0;
   const struct pen_buffer saved[PEN_N_SAVED] = {
       /* after rope; before norm and rope where q and k are normed */
       [PEN_SAVED_QKV] = {"q, k, v", e * l->qkv_width, 0},
-      [PEN_SAVED_QK] = {"normed q, k", l->qk_norm ? e * l->qk_width : 0, 0},
-      [PEN_SAVED_QK_RSTD] = {"1/std of q, k", l->qk_norm ? f * qk_heads : 0, 0},
-      [PEN_SAVED_O] = {"attention", e * o_width, 0},
-      [PEN_SAVED_LSE] = {"log-sum-exp", f * heads, 0},
+      [PEN_SAVED_QK] = {"normed q, k", qk_norm ? e * l->qk_width : 0, 0},
+      [PEN_SAVED_QK_RSTD] = {"1/std of q, k",
+                             f * (l->q_norm.heads + l->k_norm.heads), 0},
+      [PEN_SAVED_O] = {"attention", e * l->heads * l->head_dim, 0},
+      [PEN_SAVED_LSE] = {"log-sum-exp", f * l->heads, 0},
+      [PEN_SAVED_ATTN_OUT] = {"attention's output", attn_out, 0},
       [PEN_SAVED_H] = {"residual", e * l->hidden, 0},
-      [PEN_SAVED_GATE_UP] = {"gate, up", e * 2 * l->ffn, 0}};
-  /* Sums over rows: a row of partials per chunk of (token, head) vectors; each
-   * token is charged a whole row where chunks are short of tokens. */
-  size_t widest = max_size(max_size(l->qkv_width, 2 * l->ffn), l->hidden);
-  size_t partials = pen_ops_partials_elems(max_tokens, widest);
-  if (l->qk_norm)
-    partials = max_size(
-        partials, pen_ops_partials_elems(max_tokens * heads, l->head_dim));
-  size_t partials_per_token = (partials * f + max_tokens - 1) / max_tokens;
-  const struct pen_buffer work[PEN_N_WORK] = {
-      [PEN_WORK_NORM] = {"normed input", e * l->hidden, 0},
-      [PEN_WORK_RSTD] = {"1/std", f, 0},
-      /* forward: a projection; backward: fp32 gradient of a norm's output */
-      [PEN_WORK_PRODUCT] = {"product", f * l->hidden, 0},
-      [PEN_WORK_PARTIALS] = {"partial sums", partials_per_token, 0},
-      /* the MLP's half and ... */
-      [PEN_WORK_ACT] = {"swiglu", e * l->ffn, 0},
-      [PEN_WORK_DACT] = {"d swiglu", e * l->ffn, 0},
-      [PEN_WORK_DGATE_UP] = {"d gate, up", e * 2 * l->ffn, 0},
-      /* ... the attention's half are never needed together */
-      [PEN_WORK_DO] = {"d attention", e * o_width, 0},
-      [PEN_WORK_DQKV] = {"d q, k, v", e * l->qkv_width, 0},
-      [PEN_WORK_DELTA] = {"delta", f * heads, 0}};
+      [PEN_SAVED_GATE_UP] = {"gate, up", e * l->gate_up_width, 0},
+      [PEN_SAVED_MLP_OUT] = {"MLP's output", mlp_out, 0}};
   for (size_t i = 0; i < PEN_N_SAVED; i++)
     l->saved[i] = saved[i];
+}
+
+static void init_work(struct pen_layer *l, size_t max_tokens)
+{
+  size_t e = pen_elem_bytes(l->elem), f = sizeof(float);
+  bool post_norms = pen_norm_exists(&l->attn_post_norm) ||
+                    pen_norm_exists(&l->mlp_post_norm);
+  /* Each token is charged a whole row where chunks are short of tokens. */
+  size_t partials = (partials_elems(l, max_tokens) * f + max_tokens - 1) /
+                    max_tokens;
+  const struct pen_buffer work[PEN_N_WORK] = {
+      [PEN_WORK_NORM] = {"normed input", e * l->hidden, 0},
+      [PEN_WORK_STATS] = {"1/std, mean", 2 * f, 0},
+      /* forward: a projection; backward: fp32 gradient of a norm's output */
+      [PEN_WORK_PRODUCT] = {"product", f * l->hidden, 0},
+      [PEN_WORK_PARTIALS] = {"partial sums", partials, 0},
+      [PEN_WORK_DOUT] = {"d output", post_norms ? e * l->hidden : 0, 0},
+      /* the MLP's half and ... */
+      [PEN_WORK_ACT] = {"activation", e * l->ffn, 0},
+      [PEN_WORK_DACT] = {"d activation", e * l->ffn, 0},
+      [PEN_WORK_DGATE_UP] = {"d gate, up", e * l->gate_up_width, 0},
+      /* ... the attention's half are never needed together */
+      [PEN_WORK_DO] = {"d attention", e * l->heads * l->head_dim, 0},
+      [PEN_WORK_DQKV] = {"d q, k, v", e * l->qkv_width, 0},
+      [PEN_WORK_DELTA] = {"delta", f * l->heads, 0}};
   for (size_t i = 0; i < PEN_N_WORK; i++)
     l->work[i] = work[i];
+}
+
+static void place_buffers(struct pen_layer *l, size_t max_tokens)
+{
   l->saved_bytes = place(l->saved, 0, PEN_N_SAVED - 1, 0, max_tokens);
-  size_t begin = place(l->work, PEN_WORK_NORM, PEN_WORK_PARTIALS,
-                       l->saved_bytes, max_tokens);
+  size_t begin = place(l->work, PEN_WORK_NORM, PEN_WORK_DOUT, l->saved_bytes,
+                       max_tokens);
   l->work_bytes = max_size(
       place(l->work, PEN_WORK_ACT, PEN_WORK_DGATE_UP, begin, max_tokens),
       place(l->work, PEN_WORK_DO, PEN_WORK_DELTA, begin, max_tokens));
@@ -122,6 +212,8 @@ void pen_layer_init(struct pen_layer *layer, const struct pen_params *params,
                     enum pen_elem elem, size_t max_tokens)
 {
   const struct pen_model_config *m = &params->config;
+  struct tensors body = {params, pen_params_layer(params)};
+  struct tensors last = {params, &params->infos[params->body_end - 1]};
   *layer = (struct pen_layer){
       .elem = elem,
       .hidden = m->hidden_size,
@@ -131,8 +223,16 @@ void pen_layer_init(struct pen_layer *layer, const struct pen_params *params,
       .head_dim = m->head_dim,
       .qk_width = (m->n_heads + m->n_kv_heads) * m->head_dim,
       .qkv_width = (m->n_heads + 2 * m->n_kv_heads) * m->head_dim,
-      .qk_norm = m->qk_norm,
-      .eps = (float)m->norm_eps};
-  init_linears(layer, params);
-  init_buffers(layer, max_tokens);
+      .rotary = m->rope.dim,
+      .positions = m->max_positions,
+      .query_scale = (float)(1 / sqrt((double)m->head_dim)),
+      .norm_eps = (float)m->norm_eps,
+      .norm_w_plus = m->family->norm_w_plus,
+      .activation = m->activation};
+  init_linears(layer, &body);
+  layer->gate_up_width = layer->gate_up.out;
+  init_norms(layer, &body, &last);
+  init_saved(layer);
+  init_work(layer, max_tokens);
+  place_buffers(layer, max_tokens);
 }

@@ -1,7 +1,7 @@
 /* params.c: builds the parameter table from a config.
  *
- * Three small tables say everything: which tensors a decoder layer has, of what
- * shape, and when.  Built once, then read by any thread.  Disadvantage: the
+ * The family's list says which tensors a decoder layer has, of what shape, and
+ * when.  Built once, then read by any thread.  Disadvantage: the
  * whole table is in memory, about 200 bytes a tensor. */
 #include "src/model/params.h"
 
@@ -13,69 +13,42 @@
 
 #include "base/error.h"
 
-enum dim { ONE, D, F, HQ_DH, HKV_DH, DH };
-
-enum presence { ALWAYS, QKV_BIAS, O_BIAS, MLP_BIAS, QK_NORM };
-
-/* A decoder layer's tensors, in the order of the block. */
-static const struct layer_row {
-  enum pen_param_role role;
-  const char *name;
-  enum dim rows, cols;
-  enum presence when;
-} layer_rows[] = {
-  {PEN_ROLE_ATTN_NORM, "input_layernorm.weight", D, ONE, ALWAYS},
-  {PEN_ROLE_Q_BIAS, "self_attn.q_proj.bias", HQ_DH, ONE, QKV_BIAS},
-  {PEN_ROLE_K_BIAS, "self_attn.k_proj.bias", HKV_DH, ONE, QKV_BIAS},
-  {PEN_ROLE_V_BIAS, "self_attn.v_proj.bias", HKV_DH, ONE, QKV_BIAS},
-  {PEN_ROLE_Q_NORM, "self_attn.q_norm.weight", DH, ONE, QK_NORM},
-  {PEN_ROLE_K_NORM, "self_attn.k_norm.weight", DH, ONE, QK_NORM},
-  {PEN_ROLE_O_BIAS, "self_attn.o_proj.bias", D, ONE, O_BIAS},
-  {PEN_ROLE_MLP_NORM, "post_attention_layernorm.weight", D, ONE, ALWAYS},
-  {PEN_ROLE_GATE_BIAS, "mlp.gate_proj.bias", F, ONE, MLP_BIAS},
-  {PEN_ROLE_UP_BIAS, "mlp.up_proj.bias", F, ONE, MLP_BIAS},
-  {PEN_ROLE_DOWN_BIAS, "mlp.down_proj.bias", D, ONE, MLP_BIAS},
-  {PEN_ROLE_Q, "self_attn.q_proj.weight", HQ_DH, D, ALWAYS},
-  {PEN_ROLE_K, "self_attn.k_proj.weight", HKV_DH, D, ALWAYS},
-  {PEN_ROLE_V, "self_attn.v_proj.weight", HKV_DH, D, ALWAYS},
-  {PEN_ROLE_O, "self_attn.o_proj.weight", D, HQ_DH, ALWAYS},
-  {PEN_ROLE_GATE, "mlp.gate_proj.weight", F, D, ALWAYS},
-  {PEN_ROLE_UP, "mlp.up_proj.weight", F, D, ALWAYS},
-  {PEN_ROLE_DOWN, "mlp.down_proj.weight", D, F, ALWAYS},
-};
-#define N_LAYER_ROWS (sizeof layer_rows / sizeof layer_rows[0])
-
-static size_t dim_of(const struct pen_model_config *c, enum dim dim)
+static size_t dim_of(const struct pen_model_config *c, enum pen_family_dim dim)
 {
   switch (dim) {
-  case ONE:
-    return 1;
-  case D:
+  case PEN_DIM_HIDDEN:
     return c->hidden_size;
-  case F:
+  case PEN_DIM_FFN:
     return c->intermediate_size;
-  case HQ_DH:
+  case PEN_DIM_GATE_AND_UP:
+    return 2 * c->intermediate_size;
+  case PEN_DIM_HEAD:
+    return c->head_dim;
+  case PEN_DIM_Q:
     return c->n_heads * c->head_dim;
-  case HKV_DH:
+  case PEN_DIM_KV:
     return c->n_kv_heads * c->head_dim;
-  case DH:
+  case PEN_DIM_QKV:
+    return (c->n_heads + 2 * c->n_kv_heads) * c->head_dim;
+  case PEN_DIM_ONE:
     break;
   }
-  return c->head_dim;
+  return 1;
 }
 
-static bool is_present(const struct pen_model_config *c, enum presence when)
+static bool is_present(const struct pen_model_config *c,
+                       enum pen_family_presence when)
 {
   switch (when) {
-  case QKV_BIAS:
+  case PEN_WITH_QKV_BIAS:
     return c->qkv_bias;
-  case O_BIAS:
+  case PEN_WITH_O_BIAS:
     return c->o_bias;
-  case MLP_BIAS:
+  case PEN_WITH_MLP_BIAS:
     return c->mlp_bias;
-  case QK_NORM:
-    return c->qk_norm;
-  case ALWAYS:
+  case PEN_WITH_QK_NORM:
+    return c->family->qk_norm;
+  case PEN_ALWAYS:
     break;
   }
   return true;
@@ -95,14 +68,17 @@ struct counts {
 static struct counts count(const struct pen_params *p)
 {
   const struct pen_model_config *c = &p->config;
+  const struct pen_family_names *names = c->family->names;
   struct counts n = {0};
-  for (size_t i = 0; i < N_LAYER_ROWS; i++)
-    n.layer_tensors += is_present(c, layer_rows[i].when);
+  for (size_t i = 0; i < names->n_tensors; i++)
+    n.layer_tensors += is_present(c, names->tensors[i].when);
   n.row_blocks = (p->vocab_rows + p->head_rows - 1) / p->head_rows;
-  size_t tables = c->tied ? 1 : 2;
-  n.tensors = n.layer_tensors * c->n_layers + 1 + tables;
-  n.params = n.layer_tensors * c->n_layers + 1 + tables * n.row_blocks;
-  n.blocks = c->n_layers + 1 + tables * n.row_blocks;
+  size_t tables = c->tied ? 1 : 2, positions = names->positions ? 1 : 0;
+  size_t body = n.layer_tensors * c->n_layers + positions +
+                (names->final_norm_bias ? 2 : 1);
+  n.tensors = body + tables;
+  n.params = body + tables * n.row_blocks;
+  n.blocks = c->n_layers + 1 + positions + tables * n.row_blocks;
   return n;
 }
 
@@ -127,7 +103,7 @@ static int add_tensor(struct pen_params *p, char *name,
     return pen_error_set(-ENOMEM, "cannot hold the parameter table");
   p->tensors[p->n_tensors] = (struct pen_param_tensor){
     .name = name, .role = role, .layer = layer,
-    .rank = role < PEN_ROLE_Q || role == PEN_ROLE_FINAL_NORM ? 1 : 2,
+    .rank = cols == 1 && role < PEN_ROLE_POSITIONS ? 1 : 2,
     .shape = {rows, cols}, .first_param = p->n_params,
     .dir_index = SIZE_MAX};
   *ret_tensor = p->n_tensors++;
@@ -161,7 +137,8 @@ static void add_param(struct pen_params *p, size_t tensor, size_t row_begin,
   p->n_elems += elems;
   block->elems += aligned(elems);
   /* a product costs one multiplication and one addition an element and token */
-  if (t->rank == 2 && t->role != PEN_ROLE_EMBED)
+  if (t->rank == 2 && t->role != PEN_ROLE_EMBED &&
+      t->role != PEN_ROLE_POSITIONS)
     block->forward_flops_per_token += 2.0 * (double)elems;
 }
 
@@ -200,15 +177,17 @@ static char *text(const char *format, ...)
 static int add_layer(struct pen_params *p, size_t layer)
 {
   const struct pen_model_config *c = &p->config;
+  const struct pen_family_names *names = c->family->names;
   size_t vectors = 0;
   begin_block(p, PEN_BLOCK_LAYER);
   p->infos[p->n_blocks].layer = layer;
-  for (size_t i = 0; i < N_LAYER_ROWS; i++) {
-    const struct layer_row *row = &layer_rows[i];
+  for (size_t i = 0; i < names->n_tensors; i++) {
+    const struct pen_family_tensor *row = &names->tensors[i];
     size_t tensor = 0, rows = dim_of(c, row->rows);
     if (!is_present(c, row->when))
       continue;
-    int rc = add_tensor(p, text("model.layers.%zu.%s", layer, row->name),
+    int rc = add_tensor(p, text("%s%s.%zu.%s", p->prefix, names->layers, layer,
+                                row->name),
                         row->role, layer, rows, dim_of(c, row->cols), &tensor);
     if (rc)
       return rc;
@@ -219,25 +198,48 @@ static int add_layer(struct pen_params *p, size_t layer)
   return end_block(p, vectors, false, text("layer %zu", layer));
 }
 
-static int add_final_norm(struct pen_params *p)
+/* A whole tensor of the open block. */
+static int add_whole(struct pen_params *p, const char *name,
+                     enum pen_param_role role, size_t rows, size_t cols)
 {
-  size_t tensor = 0, d = p->config.hidden_size;
-  begin_block(p, PEN_BLOCK_FINAL_NORM);
-  int rc = add_tensor(p, text("model.norm.weight"), PEN_ROLE_FINAL_NORM,
-                      SIZE_MAX, d, 1, &tensor);
-  if (rc)
-    return rc;
-  add_param(p, tensor, 0, d);
-  return end_block(p, p->blocks[p->n_blocks].elems, false, text("final norm"));
+  size_t tensor = 0;
+  int rc = add_tensor(p, text("%s%s", p->prefix, name), role, SIZE_MAX, rows,
+                      cols, &tensor);
+  if (!rc)
+    add_param(p, tensor, 0, rows);
+  return rc;
 }
 
-/* The embedding or the head, cut into row blocks. */
-static int add_table(struct pen_params *p, const char *name,
+static int add_positions(struct pen_params *p)
+{
+  const struct pen_model_config *c = &p->config;
+  if (!c->family->names->positions)
+    return 0;
+  begin_block(p, PEN_BLOCK_POSITIONS);
+  int rc = add_whole(p, c->family->names->positions, PEN_ROLE_POSITIONS,
+                     c->max_positions, c->hidden_size);
+  return rc ? rc : end_block(p, p->blocks[p->n_blocks].elems, true,
+                             text("positions"));
+}
+
+static int add_final_norm(struct pen_params *p)
+{
+  const struct pen_family_names *names = p->config.family->names;
+  size_t d = p->config.hidden_size;
+  begin_block(p, PEN_BLOCK_FINAL_NORM);
+  int rc = add_whole(p, names->final_norm, PEN_ROLE_FINAL_NORM, d, 1);
+  if (!rc && names->final_norm_bias)
+    rc = add_whole(p, names->final_norm_bias, PEN_ROLE_FINAL_NORM_BIAS, d, 1);
+  return rc ? rc : end_block(p, p->blocks[p->n_blocks].elems, false,
+                             text("final norm"));
+}
+
+/* The embedding or the head, cut into row blocks; `name` is taken. */
+static int add_table(struct pen_params *p, char *name,
                      enum pen_param_role role, enum pen_param_block_kind kind)
 {
   size_t tensor = 0, d = p->config.hidden_size, vocab = p->config.vocab_size;
-  int rc = add_tensor(p, text("%s", name), role, SIZE_MAX, p->vocab_rows, d,
-                      &tensor);
+  int rc = add_tensor(p, name, role, SIZE_MAX, p->vocab_rows, d, &tensor);
   for (size_t row = 0; row < p->vocab_rows && !rc; row += p->head_rows) {
     size_t left = p->vocab_rows - row;
     size_t rows = left < p->head_rows ? left : p->head_rows;
@@ -256,20 +258,9 @@ static int add_table(struct pen_params *p, const char *name,
   return rc;
 }
 
-/* Whether the listed roles follow each other without gaps in a layer. */
-static bool are_adjacent(const struct pen_params *p, size_t first, size_t last)
+static char *embed_name(const struct pen_params *p)
 {
-  const struct pen_param_block *info = &p->infos[p->body_begin];
-  size_t end = SIZE_MAX;
-  for (size_t i = 0; i < info->n_params; i++) {
-    const struct pen_param *q = &p->params[info->first_param + i];
-    if (q->role < first || q->role > last)
-      continue;
-    if (end != SIZE_MAX && q->offset != end)
-      return false;
-    end = q->offset + q->rows * q->cols;
-  }
-  return true;
+  return text("%s%s", p->prefix, p->config.family->names->embed);
 }
 
 static int fill(struct pen_params *p)
@@ -277,30 +268,25 @@ static int fill(struct pen_params *p)
   int rc = 0;
   p->rows_begin = p->rows_end = 0;
   if (!p->config.tied)
-    rc = add_table(p, "model.embed_tokens.weight", PEN_ROLE_EMBED,
-                   PEN_BLOCK_EMBED);
+    rc = add_table(p, embed_name(p), PEN_ROLE_EMBED, PEN_BLOCK_EMBED);
   p->rows_end = p->body_begin = p->n_blocks;
+  if (!rc)
+    rc = add_positions(p);
   for (size_t layer = 0; layer < p->config.n_layers && !rc; layer++)
     rc = add_layer(p, layer);
   if (!rc)
     rc = add_final_norm(p);
   p->body_end = p->head_begin = p->n_blocks;
   if (!rc)
-    rc = add_table(p, p->config.tied ? "model.embed_tokens.weight"
-                                     : "lm_head.weight",
+    rc = add_table(p, p->config.tied ? embed_name(p)
+                                     : text("%s", PEN_PARAMS_HEAD_NAME),
                    PEN_ROLE_HEAD, PEN_BLOCK_HEAD);
   p->head_end = p->n_blocks;
-  if (rc)
-    return rc;
-  if (p->config.tied) {
+  if (!rc && p->config.tied) {
     p->rows_begin = p->head_begin;
     p->rows_end = p->head_end;
   }
-  p->qkv_adjacent = are_adjacent(p, PEN_ROLE_Q, PEN_ROLE_V) &&
-                    are_adjacent(p, PEN_ROLE_Q_BIAS, PEN_ROLE_V_BIAS);
-  p->gate_up_adjacent = are_adjacent(p, PEN_ROLE_GATE, PEN_ROLE_UP) &&
-                        are_adjacent(p, PEN_ROLE_GATE_BIAS, PEN_ROLE_UP_BIAS);
-  return 0;
+  return rc;
 }
 
 /* About as many elements as a decoder layer has, so that one ring of weight
@@ -315,8 +301,9 @@ static size_t choose_head_rows(const struct pen_model_config *c)
   return rows < c->vocab_size ? rows : c->vocab_size;
 }
 
-int pen_params_build(const struct pen_model_config *config, size_t head_rows,
-                     size_t vocab_rows, struct pen_params **ret_params)
+int pen_params_build_named(const struct pen_model_config *config,
+                           const char *prefix, size_t head_rows,
+                           size_t vocab_rows, struct pen_params **ret_params)
 {
   if (vocab_rows && vocab_rows < config->vocab_size)
     return pen_error_set(-PEN_EMISMATCH,
@@ -326,6 +313,7 @@ int pen_params_build(const struct pen_model_config *config, size_t head_rows,
   if (!p)
     return pen_error_set(-ENOMEM, "cannot hold the parameter table");
   p->config = *config;
+  p->prefix = prefix;
   p->head_rows = head_rows ? head_rows : choose_head_rows(config);
   p->head_copy = SIZE_MAX;
   p->vocab_rows = vocab_rows ? vocab_rows : config->vocab_size;
@@ -338,6 +326,13 @@ int pen_params_build(const struct pen_model_config *config, size_t head_rows,
   }
   *ret_params = p;
   return 0;
+}
+
+int pen_params_build(const struct pen_model_config *config, size_t head_rows,
+                     size_t vocab_rows, struct pen_params **ret_params)
+{
+  return pen_params_build_named(config, config->family->names->prefix,
+                                head_rows, vocab_rows, ret_params);
 }
 
 void pen_params_free(struct pen_params **params)
@@ -357,6 +352,26 @@ void pen_params_free(struct pen_params **params)
   free(p->infos);
   free(p);
   *params = NULL;
+}
+
+const struct pen_param_block *pen_params_layer(const struct pen_params *params)
+{
+  const struct pen_param_block *info = &params->infos[params->body_begin];
+  while (info->kind != PEN_BLOCK_LAYER)
+    info++;
+  return info;
+}
+
+size_t pen_params_elems(const struct pen_params *params,
+                        const struct pen_param_block *info,
+                        enum pen_param_role role)
+{
+  for (size_t i = 0; i < info->n_params; i++) {
+    const struct pen_param *p = &params->params[info->first_param + i];
+    if (p->role == role)
+      return p->rows * p->cols;
+  }
+  return 0;
 }
 
 void pen_params_workload(const struct pen_params *params,

@@ -10,39 +10,13 @@
 #include "io/file_dtype.h"
 #include "offload/workload.h"
 #include "src/model/config.h"
+#include "src/model/role.h"
 
 struct pen_hfdir;
 struct pen_hfdir_writer;
 
-/* Vectors (not decayed), then matrices (decayed).  Within a decoder layer this
- * is also the order in the block, so that q, k, v lie side by side, gate and
- * up too, and their biases likewise: without padding between them whenever
- * their sizes are multiples of PEN_BLOCK_ALIGN_ELEMS. */
-enum pen_param_role {
-  PEN_ROLE_ATTN_NORM, /* [D] */
-  PEN_ROLE_Q_BIAS,    /* [Hq*Dh] */
-  PEN_ROLE_K_BIAS,    /* [Hkv*Dh] */
-  PEN_ROLE_V_BIAS,    /* [Hkv*Dh] */
-  PEN_ROLE_Q_NORM,    /* [Dh] */
-  PEN_ROLE_K_NORM,    /* [Dh] */
-  PEN_ROLE_O_BIAS,    /* [D] */
-  PEN_ROLE_MLP_NORM,  /* [D] */
-  PEN_ROLE_GATE_BIAS, /* [F] */
-  PEN_ROLE_UP_BIAS,   /* [F] */
-  PEN_ROLE_DOWN_BIAS, /* [D] */
-  PEN_ROLE_Q,         /* [Hq*Dh, D], as every matrix: [out, in] */
-  PEN_ROLE_K,         /* [Hkv*Dh, D] */
-  PEN_ROLE_V,         /* [Hkv*Dh, D] */
-  PEN_ROLE_O,         /* [D, Hq*Dh] */
-  PEN_ROLE_GATE,      /* [F, D] */
-  PEN_ROLE_UP,        /* [F, D] */
-  PEN_ROLE_DOWN,      /* [D, F] */
-  PEN_ROLE_FINAL_NORM, /* [D] */
-  PEN_ROLE_EMBED,      /* [vocab_rows, D], cut into row blocks */
-  PEN_ROLE_HEAD,       /* [vocab_rows, D], cut into row blocks */
-  PEN_ROLE_BUFFER,     /* in the file, computed by us: not a parameter */
-  PEN_N_ROLES
-};
+/* An untied head's tensor, in every family. */
+#define PEN_PARAMS_HEAD_NAME "lm_head.weight"
 
 /* One tensor as the model directory names it. */
 struct pen_param_tensor {
@@ -68,6 +42,7 @@ struct pen_param {
 };
 
 enum pen_param_block_kind {
+  PEN_BLOCK_POSITIONS, /* the table of learned positions, where there is one */
   PEN_BLOCK_LAYER,
   PEN_BLOCK_FINAL_NORM,
   PEN_BLOCK_EMBED, /* rows of an untied embedding */
@@ -89,11 +64,10 @@ struct pen_param_block {
  * blocks[].saved_bytes (the forward pass knows that). */
 struct pen_params {
   struct pen_model_config config; /* `tied` is what was decided at bind */
+  const char *prefix; /* of the names; the family's, or "" where the files of a
+                         bare model lack it */
   size_t head_rows;  /* vocabulary rows per block (the last may have less) */
   size_t vocab_rows; /* rows of the embedding in the file, >= vocab_size */
-  bool qkv_adjacent; /* q, k, v (and their biases) lie without gaps: one
-                        [(Hq+2Hkv)*Dh, D] matrix */
-  bool gate_up_adjacent; /* gate and up lie without gaps: one [2F, D] matrix */
 
   struct pen_param_tensor *tensors; /* files' names, model order */
   size_t n_tensors;
@@ -116,6 +90,11 @@ struct pen_params {
 int pen_params_build(const struct pen_model_config *config, size_t head_rows,
                      size_t vocab_rows, struct pen_params **ret_params);
 
+/* The same with names that begin with `prefix`, borrowed for ever. */
+int pen_params_build_named(const struct pen_model_config *config,
+                           const char *prefix, size_t head_rows,
+                           size_t vocab_rows, struct pen_params **ret_params);
+
 /* Builds the table and binds it to a directory's tensors.  Every tensor must be
  * there with its shape (-PEN_EMISMATCH with both shapes; missing: its name) and
  * every tensor of the directory must be used (-PEN_EMISMATCH with its name).
@@ -128,6 +107,14 @@ int pen_params_open(const struct pen_model_config *config,
 
 /* NULL is fine; sets *params to NULL. */
 void pen_params_free(struct pen_params **params);
+
+/* The first decoder layer's block; all of them have the same layout. */
+const struct pen_param_block *pen_params_layer(const struct pen_params *params);
+
+/* Elements of a role's tensor in the block; 0 where it has none. */
+size_t pen_params_elems(const struct pen_params *params,
+                        const struct pen_param_block *info,
+                        enum pen_param_role role);
 
 /* Sets the fields of `workload` that come from the table: the blocks and the
  * ranges of rows, body and head.  Borrowed from params until its free. */

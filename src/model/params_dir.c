@@ -17,29 +17,26 @@
 #include "io/hfdir.h"
 #include "io/hfdir_write.h"
 
-#define EMBED_NAME "model.embed_tokens.weight"
-#define HEAD_NAME "lm_head.weight"
 #define COMPARE_BYTES ((size_t)1 << 20)
 
-/* Tensors that old files hold and that we, as the library that wrote them,
- * compute: inverse frequencies of rotary embeddings.  '#' stands for digits. */
-static const char *const buffers[] = {
-  "model.layers.#.self_attn.rotary_emb.inv_freq",
-  "model.rotary_emb.inv_freq",
-};
-
-static bool is_buffer(const char *name)
+/* Tensors that files hold and that we, as the library that wrote them,
+ * compute. */
+static bool is_buffer(const struct pen_params *p, const char *name)
 {
-  for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
-    const char *p = buffers[i], *q = name;
-    while (*p && *q && (*p == '#' || *p == *q)) {
-      if (*p == '#')
-        q += strspn(q, "0123456789");
+  const char *const *pattern = p->config.family->names->buffers;
+  size_t prefix = strlen(p->prefix);
+  if (!pattern || strncmp(name, p->prefix, prefix) != 0)
+    return false;
+  for (; *pattern; pattern++) {
+    const char *a = *pattern, *b = name + prefix;
+    while (*a && *b && (*a == '#' || *a == *b)) {
+      if (*a == '#')
+        b += strspn(b, "0123456789");
       else
-        q++;
-      p++;
+        b++;
+      a++;
     }
-    if (!*p && !*q)
+    if (!*a && !*b)
       return true;
   }
   return false;
@@ -70,19 +67,37 @@ static int refuse_shape(const struct pen_hfdir *dir, const char *name,
                        shape_text(rank, shape, must, sizeof must));
 }
 
+/* The embedding's place in the files; and the prefix of the names there. */
+static int find_embed(const struct pen_model_config *c,
+                      const struct pen_hfdir *dir, const char **ret_prefix,
+                      size_t *ret_embed)
+{
+  const struct pen_family_names *names = c->family->names;
+  char name[128];
+  snprintf(name, sizeof name, "%s%s", names->prefix, names->embed);
+  size_t i = pen_hfdir_find(dir, name);
+  *ret_prefix = names->prefix;
+  if (i == SIZE_MAX && names->may_lack_prefix) {
+    i = pen_hfdir_find(dir, names->embed);
+    *ret_prefix = i == SIZE_MAX ? names->prefix : "";
+  }
+  if (i == SIZE_MAX)
+    return pen_error_set(-PEN_EMISMATCH, "%s: tensor %s is missing",
+                         pen_hfdir_path(dir), name);
+  *ret_embed = i;
+  return 0;
+}
+
 /* Rows of the embedding as stored: at least vocab_size, for padded ones. */
 static int find_vocab_rows(const struct pen_model_config *c,
-                           const struct pen_hfdir *dir, size_t *ret_rows)
+                           const struct pen_hfdir *dir, size_t embed,
+                           size_t *ret_rows)
 {
-  size_t i = pen_hfdir_find(dir, EMBED_NAME);
-  if (i == SIZE_MAX)
-    return pen_error_set(-PEN_EMISMATCH, "%s: tensor " EMBED_NAME
-                         " is missing", pen_hfdir_path(dir));
-  const struct pen_hfdir_tensor *t = pen_hfdir_tensor(dir, i);
+  const struct pen_hfdir_tensor *t = pen_hfdir_tensor(dir, embed);
   uint64_t must[2] = {c->vocab_size, c->hidden_size};
   if (t->rank != 2 || t->shape[1] != must[1] || t->shape[0] < must[0] ||
       t->shape[0] > SIZE_MAX / 2 / must[1])
-    return refuse_shape(dir, EMBED_NAME, t, 2, must);
+    return refuse_shape(dir, t->name, t, 2, must);
   *ret_rows = t->shape[0];
   return 0;
 }
@@ -113,21 +128,20 @@ static int compare_tensors(const struct pen_hfdir *dir, size_t i, size_t j,
 
 /* F5, F6: is the model tied, and does the file hold the head all the same? */
 static int decide_tie(struct pen_model_config *c, const struct pen_hfdir *dir,
-                      bool untie, bool *ret_head_is_copy)
+                      size_t embed, bool untie, bool *ret_head_is_copy)
 {
-  size_t embed = pen_hfdir_find(dir, EMBED_NAME);
-  size_t head = pen_hfdir_find(dir, HEAD_NAME);
+  size_t head = pen_hfdir_find(dir, PEN_PARAMS_HEAD_NAME);
   *ret_head_is_copy = false;
   if (!c->tied && head == SIZE_MAX)
     return pen_error_set(-PEN_EMISMATCH,
-                         "%s: tensor " HEAD_NAME " is missing and config.json "
+                         "%s: tensor " PEN_PARAMS_HEAD_NAME " is missing and config.json "
                          "does not tie it to the embedding "
                          "(tie_word_embeddings)", pen_hfdir_path(dir));
   if (!c->tied)
     return 0;
   if (untie && head == SIZE_MAX)
     return pen_error_set(-PEN_EMISMATCH,
-                         "%s: --untie needs a " HEAD_NAME " of its own in the "
+                         "%s: --untie needs a " PEN_PARAMS_HEAD_NAME " of its own in the "
                          "files, there is none", pen_hfdir_path(dir));
   if (head == SIZE_MAX)
     return 0;
@@ -140,8 +154,9 @@ static int decide_tie(struct pen_model_config *c, const struct pen_hfdir *dir,
   if (!rc && !same)
     rc = pen_error_set(-PEN_EMISMATCH,
                        "%s: config.json ties head and embedding, but "
-                       HEAD_NAME " differs from " EMBED_NAME
-                       "; --untie trains them apart", pen_hfdir_path(dir));
+                       PEN_PARAMS_HEAD_NAME " differs from %s; --untie trains them "
+                       "apart", pen_hfdir_path(dir),
+                       pen_hfdir_tensor(dir, embed)->name);
   *ret_head_is_copy = !rc;
   return rc;
 }
@@ -190,7 +205,7 @@ static int append_tensor(struct pen_params *p, struct pen_param_tensor tensor,
 static int append_head_copy(struct pen_params *p, size_t i)
 {
   size_t head = p->params[p->infos[p->head_begin].first_param].tensor;
-  int rc = append_tensor(p, p->tensors[head], HEAD_NAME, i);
+  int rc = append_tensor(p, p->tensors[head], PEN_PARAMS_HEAD_NAME, i);
   if (!rc)
     p->head_copy = p->n_tensors - 1;
   return rc;
@@ -210,7 +225,7 @@ static int account_for_rest(struct pen_params *p, const struct pen_hfdir *dir,
     const char *name = pen_hfdir_tensor(dir, i)->name;
     if (used[i])
       continue;
-    if (!is_buffer(name))
+    if (!is_buffer(p, name))
       return pen_error_set(-PEN_EMISMATCH,
                            "%s: tensor %s would not be used by a %s model with "
                            "this config.json; training without it would drop "
@@ -233,7 +248,7 @@ static int bind_all(struct pen_params *p, const struct pen_hfdir *dir,
   for (size_t i = 0; i < p->n_tensors && !rc; i++)
     rc = bind_tensor(&p->tensors[i], dir, used);
   if (!rc && head_is_copy) {
-    size_t head = pen_hfdir_find(dir, HEAD_NAME);
+    size_t head = pen_hfdir_find(dir, PEN_PARAMS_HEAD_NAME);
     used[head] = true;
     rc = append_head_copy(p, head);
   }
@@ -249,13 +264,16 @@ int pen_params_open(const struct pen_model_config *config,
 {
   struct pen_model_config c = *config;
   struct pen_params *p = NULL;
-  size_t vocab_rows = 0;
+  size_t vocab_rows = 0, embed = 0;
+  const char *prefix = NULL;
   bool head_is_copy = false;
-  int rc = find_vocab_rows(&c, dir, &vocab_rows);
+  int rc = find_embed(&c, dir, &prefix, &embed);
   if (!rc)
-    rc = decide_tie(&c, dir, untie, &head_is_copy);
+    rc = find_vocab_rows(&c, dir, embed, &vocab_rows);
   if (!rc)
-    rc = pen_params_build(&c, head_rows, vocab_rows, &p);
+    rc = decide_tie(&c, dir, embed, untie, &head_is_copy);
+  if (!rc)
+    rc = pen_params_build_named(&c, prefix, head_rows, vocab_rows, &p);
   if (!rc)
     rc = bind_all(p, dir, head_is_copy);
   if (rc) {

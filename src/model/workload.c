@@ -8,12 +8,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/size.h"
+#include "kernels/bf16.h"
 #include "src/model/compute.h"
 #include "src/model/head.h"
 #include "src/model/rope.h"
@@ -42,9 +44,13 @@ static void *carve(struct carver *c, size_t count, size_t each)
   return c->base ? c->base + begin : NULL;
 }
 
-static size_t n_positions(const struct pen_model_options *o)
+/* Positions that a batch may have: as asked for, or as many as were learned. */
+static size_t n_positions(const struct pen_model_config *config,
+                          const struct pen_model_options *o)
 {
-  return o->max_positions ? o->max_positions : o->max_tokens;
+  size_t n = o->max_positions ? o->max_positions : o->max_tokens;
+  bool learned = config->family->positions == PEN_POSITIONS_LEARNED;
+  return learned && n > config->max_positions ? config->max_positions : n;
 }
 
 /* Bytes of a layer's keys, and of its values. */
@@ -67,8 +73,8 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
                     size_t n_threads, struct carver *c)
 {
   const struct pen_model_options *o = &m->options;
-  size_t half = params->config.head_dim / 2, tokens = o->max_tokens;
-  size_t positions = n_positions(o);
+  const struct pen_rope_config *rope = &params->config.rope;
+  size_t tokens = o->max_tokens, half = rope->dim / 2;
   struct pen_compute_micro *micros =
       carve(c, o->max_micros, sizeof *m->micros);
   m->micros = micros;
@@ -77,13 +83,14 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
     b.ids = carve(c, tokens, sizeof *b.ids);
     b.positions = carve(c, tokens, sizeof *b.positions);
     b.first_key = carve(c, tokens, sizeof *b.first_key);
+    b.first_in_window = carve(c, tokens, sizeof *b.first_in_window);
     b.targets = carve(c, tokens, sizeof *b.targets);
     b.logit_rows = carve(c, o->max_logit_rows, sizeof *b.logit_rows);
     if (micros)
       micros[i] = b;
   }
   size_t table = 0;
-  if (!pen_size_mul(positions, half, &table))
+  if (!pen_size_mul(pen_rope_rows(rope, n_positions(&params->config, o)), half, &table))
     c->overflow = true;
   size_t tables_begin = c->used;
   m->cosines = carve(c, table, sizeof *m->cosines);
@@ -105,6 +112,8 @@ static void lay_out_inputs(struct pen_model *m)
   carve(&c, o->max_tokens, sizeof *m->micros->positions);
   m->first_key_at = c.used;
   carve(&c, o->max_tokens, sizeof *m->micros->first_key);
+  m->first_in_window_at = c.used;
+  carve(&c, o->max_tokens, sizeof *m->micros->first_in_window);
   m->targets_at = c.used;
   carve(&c, o->max_tokens, sizeof *m->micros->targets);
   m->logit_rows_at = c.used;
@@ -181,6 +190,17 @@ static int check_options(const struct pen_params *params,
   return ops->check_shape(c->n_heads, c->n_kv_heads, c->head_dim);
 }
 
+/* Rounded to the weights' type, as transformers does. */
+static float embed_scale(const struct pen_model_config *config,
+                         enum pen_elem elem)
+{
+  float scale = (float)sqrt((double)config->hidden_size);
+  if (!config->family->scales_embedding)
+    return 1;
+  return elem == PEN_ELEM_BF16 ? pen_bf16_to_f32(pen_bf16_from_f32(scale))
+                               : scale;
+}
+
 static int make(struct pen_model *m, struct pen_pool *pool,
                 struct pen_pool *update_pool)
 {
@@ -201,8 +221,8 @@ static int make(struct pen_model *m, struct pen_pool *pool,
   struct carver c = {m->memory, 0, false};
   lay_out(m, m->params, n_threads, &c);
   lay_out_inputs(m);
-  pen_rope_fill(&config->rope, config->head_dim, n_positions(o), m->cosines,
-                m->sines);
+  pen_rope_fill(&config->rope, n_positions(config, o), m->cosines, m->sines);
+  m->embed_scale = embed_scale(config, o->elem);
   m->cache_bytes = layer_cache_bytes(m->params, o);
   m->stream.pool = pool;
   m->stream.isa = o->isa;
@@ -263,6 +283,7 @@ static int check_tokens(const struct pen_model *m,
                         const struct pen_model_micro *batch)
 {
   size_t vocab = m->params->config.vocab_size;
+  size_t positions = n_positions(&m->params->config, &m->options);
   if (!batch->n_tokens || batch->n_tokens > m->options.max_tokens)
     return pen_error_set(PEN_EMISMATCH,
                          "a micro-batch of %zu tokens where 1 to %zu fit",
@@ -274,10 +295,10 @@ static int check_tokens(const struct pen_model *m,
                            "token %zu has id %" PRIu32 " and target %" PRId64
                            ", but the vocabulary has %zu",
                            t, batch->ids[t], target, vocab);
-    if (batch->positions[t] >= n_positions(&m->options))
+    if (batch->positions[t] >= positions)
       return pen_error_set(PEN_EMISMATCH,
                            "token %zu is at position %" PRIu32 " of %zu", t,
-                           batch->positions[t], n_positions(&m->options));
+                           batch->positions[t], positions);
   }
   return 0;
 }
@@ -327,6 +348,24 @@ static int choose_rows(struct pen_model *m, struct pen_compute_micro *b,
   return 0;
 }
 
+/* What each of the document's tokens sees and how it is turned.  One that grows
+ * over the cache is as long as that may hold. */
+static void set_document(const struct pen_model *m, struct pen_compute_micro *b,
+                         const struct pen_model_micro *batch, size_t doc)
+{
+  const struct pen_model_config *c = &m->params->config;
+  size_t begin = batch->doc_begin[doc], end = batch->doc_begin[doc + 1];
+  size_t length = batch->cached ? m->options.cache_tokens : end - begin;
+  size_t row = pen_rope_first_row(&c->rope, n_positions(c, &m->options), length);
+  for (size_t t = begin; t < end; t++) {
+    bool slides = c->sliding_window && t - begin >= c->sliding_window;
+    b->positions[t] = (uint32_t)(row + batch->positions[t]);
+    b->first_key[t] = (uint32_t)begin;
+    b->first_in_window[t] =
+        (uint32_t)(slides ? t + 1 - c->sliding_window : begin);
+  }
+}
+
 int pen_model_set_micro(struct pen_model *model, size_t micro,
                         const struct pen_model_micro *batch,
                         enum pen_model_logits logits)
@@ -348,13 +387,12 @@ int pen_model_set_micro(struct pen_model *model, size_t micro,
     return r;
   b->tokens = n;
   b->cached = batch->cached;
+  b->cache_first = batch->positions[0];
   memcpy(b->ids, batch->ids, n * sizeof *b->ids);
-  memcpy(b->positions, batch->positions, n * sizeof *b->positions);
   for (size_t t = 0; t < n; t++)
     b->targets[t] = batch->targets ? batch->targets[t] : -1;
   for (size_t i = 0; i < batch->n_docs; i++)
-    for (size_t t = batch->doc_begin[i]; t < batch->doc_begin[i + 1]; t++)
-      b->first_key[t] = batch->doc_begin[i];
+    set_document(model, b, batch, i);
   return 0;
 }
 

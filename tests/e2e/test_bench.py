@@ -3,6 +3,7 @@ use it.  Not how fast anything is.
 
     test_bench.py PENSTOCK
 """
+import csv
 import json
 import os
 import subprocess
@@ -121,6 +122,39 @@ def a_stranger_s_profile_is_kept(folder):
     fail(1, ["colour", "move it away"], "bench", "memory", *SMALL[:2], "--profile", profile)
     with open(profile, encoding="utf-8") as f:
         assert "colour" in f.read()
+
+
+@test
+def levels_of_memory_grow_slower(folder):
+    options = ("--profile", os.path.join(folder, "machine.json"), "--bench-size", "256MiB", "-r", "3")
+    told = json.loads(succeed("bench", "tiers", *options, "-o", "json").stdout)
+    rows = told["tiers"]
+    assert 1e-10 < told["cycle_seconds"] < 1e-8, told
+    assert rows[-1]["name"] == "RAM" and len(rows) <= 5
+    for row in rows:
+        assert 0 < row["least_seconds"] <= row["latency_seconds"] <= row["most_seconds"], row
+        assert abs(row["cycles"] * told["cycle_seconds"] / row["latency_seconds"] - 1) < 1e-9
+    if len(rows) > 1:  # by more than any noise
+        assert rows[-1]["latency_seconds"] > 3 * rows[0]["latency_seconds"], rows
+    assert "cycle = 1 s" in succeed("bench", "tiers", *options).stdout
+    assert not os.path.exists(options[1]), "what no plan reads was kept"
+    fail(2, "text or json", "bench", "tiers", *options, "-o", "csv")
+
+
+@test
+def every_form_has_the_same_rows(folder):
+    def told(form):
+        return succeed("bench", "adam", "--profile", os.path.join(folder, "machine.json"), "--bench-size", "64MiB",
+                       "-r", "2", "-o", form).stdout.splitlines()
+
+    lines = [json.loads(line) for line in told("jsonl")]
+    names = [line["name"] for line in lines]
+    assert len(names) >= 2 and all(line["median"] > 0 for line in lines)
+    rows = list(csv.DictReader(told("csv")))
+    assert [row["what"] for row in rows] == names and all(float(row["median"]) > 0 for row in rows)
+    table = [line.split("|")[1].strip() for line in told("md")]
+    assert table[0] == "what" and table[2:] == names
+    fail(2, "rows of bench", "doctor", "-o", "md")
 
 
 main()

@@ -97,7 +97,7 @@ def questions_are_scored_as_the_reference_scores_them(folder):
 @test
 def odd_requests_are_refused(folder):
     job = Job(folder)
-    fail(2, "-o jsonl is for eval", "generate", "--model", job.model, "--prompt", "a", "-o", "jsonl")
+    fail(2, "jsonl for eval too", "generate", "--model", job.model, "--prompt", "a", "-o", "jsonl")
     fail(2, "--dump-logits and -o jsonl", "eval", "--model", job.model, "--data", job.data, "-o", "jsonl",
          "--dump-logits", f"{folder}/l")
 

@@ -6,7 +6,8 @@
 #define N_TOKENS 48
 
 static const char *const models[] = {"llama", "llama-head-dim", "llama-bias",
-                                     "mistral", "qwen2", "qwen3"};
+                                     "mistral", "mistral-window", "qwen2",
+                                     "qwen3", "gpt2", "olmo2", "phi3"};
 
 static void open_model(struct driver *d, const char *name, enum pen_elem elem,
                        size_t max_tokens)

@@ -14,6 +14,9 @@
   "\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,"      \
   "\"num_attention_heads\":4,\"vocab_size\":100}"
 
+#define GPT2                                                                  \
+  "\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
+
 static int parse_text(const char *text, struct pen_model_config *ret_config)
 {
   struct pen_json *json = NULL;
@@ -40,9 +43,9 @@ static void test_refused(void **state)
   } cases[] = {
     {PEN_EFORMAT, "[]", "config.json: not an object"},
     {PEN_EFORMAT, "{" BASE, "model_type is missing"},
-    {PEN_EUNSUPPORTED, "{\"model_type\":\"gpt2\"," BASE,
-     "model_type \"gpt2\" is not supported; these are: llama, mistral, qwen2, "
-     "qwen3"},
+    {PEN_EUNSUPPORTED, "{\"model_type\":\"bert\"," BASE,
+     "model_type \"bert\" is not supported; these are: gpt2, llama, mistral, "
+     "olmo2, phi3, qwen2, qwen3"},
     {PEN_EFORMAT, "{\"model_type\":\"llama\"}", "hidden_size is missing"},
     {PEN_EFORMAT,
      "{\"model_type\":\"llama\",\"hidden_size\":0}",
@@ -65,8 +68,28 @@ static void test_refused(void **state)
     {PEN_EFORMAT, "{\"model_type\":\"llama\",\"head_dim\":7," BASE,
      "head_dim must be even"},
     {PEN_EUNSUPPORTED,
-     "{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"," BASE,
-     "hidden_act \"gelu\" is not supported, only silu"},
+     "{\"model_type\":\"llama\",\"hidden_act\":\"relu\"," BASE,
+     "hidden_act \"relu\" is not supported; silu, gelu, gelu_new and "
+     "gelu_pytorch_tanh are"},
+    {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"," GPT2,
+     "activation_function \"relu\" is not supported; silu"},
+    {PEN_EFORMAT, "{\"model_type\":\"gpt2\"," BASE, "n_embd is missing"},
+    {PEN_EFORMAT, "{\"model_type\":\"gpt2\",\"n_embd\":63,\"n_layer\":2,"
+     "\"n_head\":4,\"vocab_size\":9}",
+     "n_embd 63 is not a multiple of n_head 4"},
+    {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"gpt2\",\"scale_attn_weights\":false," GPT2,
+     "scale_attn_weights false is not supported"},
+    {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true," GPT2,
+     "scale_attn_by_inverse_layer_idx true is not supported"},
+    {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"gpt2\",\"add_cross_attention\":true," GPT2,
+     "add_cross_attention true is not supported"},
+    {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"phi3\",\"resid_pdrop\":0.1," BASE,
+     "resid_pdrop 0.1 is not supported, only 0"},
     {PEN_EUNSUPPORTED,
      "{\"model_type\":\"llama\",\"attention_dropout\":0.1," BASE,
      "attention_dropout 0.1 is not supported, only 0"},
@@ -83,12 +106,27 @@ static void test_refused(void **state)
     {PEN_EFORMAT, "{\"model_type\":\"llama\",\"rope_scaling\":5," BASE,
      "rope_scaling: must be an object or null"},
     {PEN_EUNSUPPORTED,
-     "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"longrope\"}," BASE,
-     "rope_scaling: rope scaling type \"longrope\" is not supported; default, "
-     "linear, dynamic, llama3 and yarn are"},
-    {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"proportional\"},"
+     BASE,
+     "rope_scaling: rope scaling type \"proportional\" is not supported; "
+     "default, linear, dynamic, llama3, yarn and longrope are"},
+    {PEN_EFORMAT,
      "{\"model_type\":\"llama\",\"rope_parameters\":{\"rope_type\":\"su\"},"
-     BASE, "rope scaling type \"su\" is not supported"},
+     BASE, "rope_parameters.short_factor is missing"},
+    {PEN_EFORMAT,
+     "{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\","
+     "\"short_factor\":[1,2],\"long_factor\":[1,2,3,4,5,6,7,8]}," BASE,
+     "2 numbers where 8 pairs (at most 512) are rotated"},
+    {PEN_EFORMAT,
+     "{\"model_type\":\"phi3\",\"partial_rotary_factor\":0.5,"
+     "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2,3,0],"
+     "\"long_factor\":[1,2,3,4]}," BASE, "short_factor must be above 0, is 0"},
+    {PEN_EFORMAT,
+     "{\"model_type\":\"phi3\",\"partial_rotary_factor\":1.5," BASE,
+     "partial_rotary_factor must be in (0, 1], is 1.5"},
+    {PEN_EFORMAT,
+     "{\"model_type\":\"phi3\",\"partial_rotary_factor\":0.2," BASE,
+     "partial_rotary_factor 0.2 of head_dim 16 is not an even number"},
     {PEN_EFORMAT,
      "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\","
      "\"rope_type\":\"yarn\"}," BASE,
@@ -149,7 +187,7 @@ static void test_heads(void **state)
   assert_int_equal(c.n_kv_heads, 4);
   c = parse_good("{\"model_type\":\"qwen3\",\"num_key_value_heads\":2," BASE);
   assert_int_equal(c.head_dim, 128); /* the family's own default */
-  assert_true(c.qk_norm && !c.qkv_bias && !c.o_bias);
+  assert_true(c.family->qk_norm && !c.qkv_bias && !c.o_bias);
   c = parse_good("{\"model_type\":\"mistral\",\"num_key_value_heads\":null,"
                  BASE);
   assert_int_equal(c.n_kv_heads, 4);
@@ -167,7 +205,7 @@ static void test_biases(void **state)
                  "\"tie_word_embeddings\":true," BASE);
   assert_true(!c.qkv_bias && !c.o_bias && c.mlp_bias && c.tied);
   c = parse_good("{\"model_type\":\"qwen2\",\"num_key_value_heads\":2," BASE);
-  assert_true(c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.qk_norm);
+  assert_true(c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.family->qk_norm);
   c = parse_good("{\"model_type\":\"mistral\",\"num_key_value_heads\":2,"
                  "\"attention_bias\":true," BASE);
   assert_true(!c.qkv_bias && !c.o_bias);
@@ -216,43 +254,85 @@ static void test_rope(void **state)
              "dynamic rope scaling changes the model beyond 2048 tokens");
 }
 
+/* Phi's: half of each head, factors for short and for long sequences. */
+static void test_longrope(void **state)
+{
+  struct pen_model_config c = parse_good(
+      "{\"model_type\":\"phi3\",\"partial_rotary_factor\":0.5,"
+      "\"max_position_embeddings\":131072,"
+      "\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,1.5,2,3],"
+      "\"long_factor\":[4,5,6,7.25]}," BASE);
+  assert_int_equal(c.rope.type, PEN_ROPE_LONGROPE);
+  assert_int_equal(c.rope.dim, 8);
+  assert_int_equal(c.rope.original_max_positions, 4096);
+  assert_true(c.rope.factor == 32);
+  /* sqrt(1 + ln 32 / ln 4096) */
+  assert_true(fabs(c.rope.attention_factor - 1.1902380714238083) < 1e-15);
+  assert_true(c.rope.short_factors[1] == 1.5 && c.rope.long_factors[3] == 7.25);
+  c = parse_good("{\"model_type\":\"phi3\"," BASE);
+  assert_int_equal(c.rope.type, PEN_ROPE_DEFAULT);
+  assert_int_equal(c.rope.dim, 16);
+}
+
+static void test_gpt2(void **state)
+{
+  struct pen_model_config c = parse_good(
+      "{\"model_type\":\"gpt2\",\"attn_pdrop\":0.1,\"n_inner\":null," GPT2);
+  assert_int_equal(c.intermediate_size, 256);
+  assert_int_equal(c.n_kv_heads, 4);
+  assert_int_equal(c.max_positions, 1024);
+  assert_int_equal(c.activation, PEN_ACTIVATION_GELU_TANH);
+  assert_int_equal(c.rope.dim, 0);
+  assert_true(c.tied && c.norm_eps == 1e-5);
+  test_ok(pen_model_config_check_length(&c, 1024));
+  test_fails(pen_model_config_check_length(&c, 1025), PEN_EUNSUPPORTED,
+             "learned 1024 positions and sequences may have 1025 tokens; use "
+             "--max-length 1024 or less");
+}
+
+/* The windows of both layers. */
 static void test_window(void **state)
 {
   static const struct {
     const char *text;
-    size_t window;
+    size_t first, second;
   } cases[] = {
-    {"{\"model_type\":\"mistral\",\"num_key_value_heads\":2," BASE, 4096},
+    {"{\"model_type\":\"mistral\",\"num_key_value_heads\":2," BASE, 4096, 4096},
     {"{\"model_type\":\"mistral\",\"num_key_value_heads\":2,"
-     "\"sliding_window\":null," BASE, 0},
+     "\"sliding_window\":null," BASE, 0, 0},
     {"{\"model_type\":\"mistral\",\"num_key_value_heads\":2,"
-     "\"sliding_window\":32," BASE, 32},
-    {"{\"model_type\":\"llama\",\"sliding_window\":32," BASE, 0},
+     "\"sliding_window\":32," BASE, 32, 32},
+    {"{\"model_type\":\"phi3\"," BASE, 0, 0},
+    {"{\"model_type\":\"phi3\",\"sliding_window\":32," BASE, 32, 32},
+    {"{\"model_type\":\"llama\",\"sliding_window\":32," BASE, 0, 0},
     {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":2,"
-     "\"sliding_window\":32,\"use_sliding_window\":false," BASE, 0},
+     "\"sliding_window\":32,\"use_sliding_window\":false," BASE, 0, 0},
     {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":2,"
-     "\"sliding_window\":32,\"use_sliding_window\":true," BASE, 0},
+     "\"sliding_window\":32,\"use_sliding_window\":true," BASE, 0, 0},
     {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":2,"
      "\"sliding_window\":32,\"use_sliding_window\":true,"
-     "\"max_window_layers\":1," BASE, 32},
+     "\"max_window_layers\":1," BASE, 0, 32},
     {"{\"model_type\":\"qwen3\",\"num_key_value_heads\":2,"
      "\"sliding_window\":32,\"use_sliding_window\":true,"
-     "\"layer_types\":[\"full_attention\",\"sliding_attention\"]," BASE, 32},
+     "\"layer_types\":[\"sliding_attention\",\"full_attention\"]," BASE, 32, 0},
     {"{\"model_type\":\"qwen3\",\"num_key_value_heads\":2,"
      "\"sliding_window\":32,\"use_sliding_window\":true,"
      "\"max_window_layers\":0,"
-     "\"layer_types\":[\"full_attention\",\"full_attention\"]," BASE, 0},
+     "\"layer_types\":[\"full_attention\",\"full_attention\"]," BASE, 0, 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct pen_model_config c = parse_good(cases[i].text);
-    if (c.sliding_window != cases[i].window)
-      fail_msg("%s: window %zu, not %zu", cases[i].text, c.sliding_window,
-               cases[i].window);
-    test_ok(pen_model_config_check_length(&c, 32));
-    if (c.sliding_window == 32)
-      test_fails(pen_model_config_check_length(&c, 33), PEN_EUNSUPPORTED,
-                 "sliding window of 32 tokens and sequences may have 33");
+    size_t first = pen_model_config_window(&c, 0);
+    size_t second = pen_model_config_window(&c, 1);
+    if (first != cases[i].first || second != cases[i].second)
+      fail_msg("%s: windows %zu and %zu, not %zu and %zu", cases[i].text, first,
+               second, cases[i].first, cases[i].second);
   }
+  struct pen_model_config c;
+  test_fails(parse_text("{\"model_type\":\"qwen2\",\"num_key_value_heads\":2,"
+                        "\"use_sliding_window\":true,"
+                        "\"layer_types\":[\"full_attention\"]," BASE, &c),
+             PEN_EFORMAT, "layer_types: 1 types for num_hidden_layers 2");
 }
 
 static void test_dtype(void **state)
@@ -292,7 +372,8 @@ static void test_published(void **state)
   }
   closedir(dir);
   printf("# %zu loaded, %zu refused\n", loaded, refused);
-  assert_true(loaded >= 13 && refused >= 6);
+  assert_int_equal(loaded, 17);
+  assert_int_equal(refused, 2);
 }
 
 int main(void)
@@ -300,6 +381,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_refused),  cmocka_unit_test(test_heads),
     cmocka_unit_test(test_biases),   cmocka_unit_test(test_rope),
+    cmocka_unit_test(test_longrope), cmocka_unit_test(test_gpt2),
     cmocka_unit_test(test_window),   cmocka_unit_test(test_dtype),
     cmocka_unit_test(test_published),
   };

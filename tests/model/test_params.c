@@ -3,6 +3,7 @@
 #include "src/model/params.h"
 
 #include "io/json.h"
+#include "src/model/layer.h"
 #include "tests/test.h"
 #include "tests/tmpdir.h"
 
@@ -12,7 +13,7 @@ static struct pen_model_config small(const char *family)
     .family = pen_family_find(family), .hidden_size = 24,
     .intermediate_size = 40, .n_layers = 3, .n_heads = 6, .n_kv_heads = 2,
     .head_dim = 6, .vocab_size = 50, .max_positions = 64, .norm_eps = 1e-6,
-    .rope = {.theta = 10000, .attention_factor = 1}};
+    .rope = {.dim = 6, .theta = 10000, .attention_factor = 1}};
 }
 
 /* Each block's pieces in order and aligned; its ranges cover it and agree with
@@ -73,30 +74,34 @@ static void check_tensors(const struct pen_params *p)
   assert_int_equal(total, p->n_elems);
 }
 
+static void check_family(const struct pen_model_family *family, unsigned k)
+{
+  static const size_t head_rows[] = {1000, 16, 50}, vocab_rows[] = {0, 56, 50};
+  struct pen_model_config c = small(family->model_type);
+  struct pen_params *p = NULL;
+  struct pen_workload w = {0};
+  c.tied = k % 2;
+  c.qkv_bias = c.o_bias = c.mlp_bias = k / 2 % 2;
+  test_ok(pen_params_build(&c, head_rows[k / 4], vocab_rows[k / 4], &p));
+  check_blocks(p);
+  check_tensors(p);
+  pen_params_workload(p, &w);
+  assert_int_equal(pen_workload_is_tied(&w), c.tied);
+  assert_int_equal(w.head_end, w.n_blocks);
+  assert_int_equal(w.body_end - w.body_begin,
+                   c.n_layers + (family->names->positions ? 2 : 1));
+  assert_int_equal(w.rows_end - w.rows_begin, w.head_end - w.head_begin);
+  assert_int_equal(w.body_begin, c.tied ? 0 : w.rows_end);
+  pen_params_free(&p);
+  pen_params_free(&p);
+}
+
 static void test_consistent(void **state)
 {
-  static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3"};
-  for (unsigned k = 0; k < 4 * 2 * 2 * 3; k++) {
-    struct pen_model_config c = small(families[k % 4]);
-    struct pen_params *p = NULL;
-    c.tied = k / 4 % 2;
-    c.qkv_bias = k % 4 == 2 || k / 8 % 2;
-    c.o_bias = c.mlp_bias = k / 8 % 2;
-    c.qk_norm = k % 4 == 3;
-    size_t head_rows[] = {1000, 16, 50}, vocab_rows[] = {0, 56, 50};
-    test_ok(pen_params_build(&c, head_rows[k / 16], vocab_rows[k / 16], &p));
-    check_blocks(p);
-    check_tensors(p);
-    struct pen_workload w = {0};
-    pen_params_workload(p, &w);
-    assert_int_equal(pen_workload_is_tied(&w), c.tied);
-    assert_int_equal(w.head_end, w.n_blocks);
-    assert_int_equal(w.body_end - w.body_begin, c.n_layers + 1);
-    assert_int_equal(w.rows_end - w.rows_begin, w.head_end - w.head_begin);
-    assert_int_equal(w.body_begin, c.tied ? 0 : w.rows_end);
-    pen_params_free(&p);
-    pen_params_free(&p);
-  }
+  const struct pen_model_family *family;
+  for (size_t i = 0; (family = pen_family_at(i)); i++)
+    for (unsigned k = 0; k < 2 * 2 * 3; k++)
+      check_family(family, k);
 }
 
 /* F14: rows from vocab_size on are counted, kept and not decayed. */
@@ -116,19 +121,28 @@ static void test_padded(void **state)
              "the embedding has 49 rows, the vocabulary 50 tokens");
 }
 
+/* Matrices of a layer that are one product, since they lie without gaps. */
+static void check_parts(const struct pen_params *p, size_t qkv, size_t gate_up)
+{
+  struct pen_layer layer;
+  pen_layer_init(&layer, p, PEN_ELEM_F32, 16);
+  assert_int_equal(layer.qkv.n_parts, qkv);
+  assert_int_equal(layer.qkv.out, layer.qkv_width);
+  assert_int_equal(layer.gate_up.n_parts, gate_up);
+}
+
 static void test_adjacent(void **state)
 {
   struct pen_model_config c = small("llama");
   struct pen_params *p = NULL;
-  test_ok(pen_params_build(&c, 16, 0, &p)); /* 36 x 24 = 13.5 lines */
-  assert_false(p->qkv_adjacent);
-  assert_true(p->gate_up_adjacent); /* 40 x 24 = 15 lines */
+  test_ok(pen_params_build(&c, 16, 0, &p));
+  check_parts(p, 3, 1); /* 36 x 24 = 13.5 lines, 40 x 24 = 15 */
   pen_params_free(&p);
   c.head_dim = 32;
   c.qkv_bias = true;
   test_ok(pen_params_build(&c, 16, 0, &p));
-  assert_true(p->qkv_adjacent);
-  const size_t *offset = p->infos[p->body_begin].role_offset;
+  check_parts(p, 1, 1);
+  const size_t *offset = pen_params_layer(p)->role_offset;
   assert_int_equal(offset[PEN_ROLE_K] - offset[PEN_ROLE_Q], 6 * 32 * 24);
   assert_int_equal(offset[PEN_ROLE_V] - offset[PEN_ROLE_K], 2 * 32 * 24);
   assert_int_equal(offset[PEN_ROLE_K_BIAS] - offset[PEN_ROLE_Q_BIAS], 6 * 32);
@@ -161,13 +175,13 @@ static void test_published(void **state)
     if (p->n_elems != expect)
       fail_msg("%s: %llu parameters, not %zu", name,
                (unsigned long long)p->n_elems, expect);
-    assert_true(p->qkv_adjacent && p->gate_up_adjacent);
+    check_parts(p, 1, 1);
     n_checked++;
     pen_params_free(&p);
   }
   pen_json_free(&json);
   printf("# %zu models counted\n", n_checked);
-  assert_true(n_checked >= 13);
+  assert_int_equal(n_checked, 17);
 }
 
 int main(void)

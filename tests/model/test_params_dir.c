@@ -21,6 +21,10 @@
   "  \"num_attention_heads\": 6,\n  \"num_key_value_heads\": 2,\n"            \
   "  \"head_dim\": 8,\n  \"vocab_size\": 50" more "\n}\n"
 
+#define GPT2                                                                  \
+  "{\n  \"model_type\": \"gpt2\",\n  \"n_embd\": 24,\n  \"n_layer\": 2,\n"       \
+  "  \"n_head\": 3,\n  \"n_positions\": 16,\n  \"vocab_size\": 50" TIED "\n}\n"
+
 #define TIED ",\n  \"tie_word_embeddings\": true"
 #define UNTIED ",\n  \"tie_word_embeddings\": false"
 #define BF16 ",\n  \"torch_dtype\": \"bfloat16\""
@@ -38,9 +42,10 @@ static void save_all(const struct pen_params *p, struct pen_hfdir_writer *w,
   }
 }
 
-/* Writes a random model DIR/name with this config. */
-static void make(const char *name, const char *config_text,
-                 enum pen_file_dtype dtype, uint64_t max_shard_bytes)
+/* Writes a random model DIR/name with this config; bare: without a prefix to
+ * the names. */
+static void make_named(const char *name, const char *config_text, bool bare,
+                       enum pen_file_dtype dtype, uint64_t max_shard_bytes)
 {
   struct pen_model_config config;
   struct pen_params *p = NULL;
@@ -48,12 +53,19 @@ static void make(const char *name, const char *config_text,
   const char *config_path = test_tmp("make.json");
   test_write_file(config_path, config_text, strlen(config_text));
   test_ok(pen_model_config_load(config_path, &config));
-  test_ok(pen_params_build(&config, HEAD_ROWS, 0, &p));
+  const char *prefix = bare ? "" : config.family->names->prefix;
+  test_ok(pen_params_build_named(&config, prefix, HEAD_ROWS, 0, &p));
   test_ok(pen_params_create_dir(p, config_path, dtype, max_shard_bytes,
                                 test_tmp(name), true, &w));
   save_all(p, w, 5);
   test_ok(pen_hfdir_commit(&w));
   pen_params_free(&p);
+}
+
+static void make(const char *name, const char *config_text,
+                 enum pen_file_dtype dtype, uint64_t max_shard_bytes)
+{
+  make_named(name, config_text, false, dtype, max_shard_bytes);
 }
 
 static int open_model(const char *name, bool untie, struct pen_hfdir **ret_dir,
@@ -326,19 +338,25 @@ static void test_export(void **state)
     enum pen_file_dtype dtype;
     uint64_t max_shard_bytes;
     struct edit edit;
+    bool bare;
   } cases[] = {
-    {CONFIG("llama", UNTIED BF16), PEN_FILE_BF16, UINT64_MAX, {0}},
-    {CONFIG("qwen2", TIED), PEN_FILE_F16, 3000, {0}},
-    {CONFIG("qwen3", TIED), PEN_FILE_F32, 1, {0}},
-    {CONFIG("mistral", UNTIED BF16), PEN_FILE_BF16, 5000, {0}},
+    {CONFIG("llama", UNTIED BF16), PEN_FILE_BF16, UINT64_MAX, {0}, false},
+    {CONFIG("qwen2", TIED), PEN_FILE_F16, 3000, {0}, false},
+    {CONFIG("qwen3", TIED), PEN_FILE_F32, 1, {0}, false},
+    {CONFIG("mistral", UNTIED BF16), PEN_FILE_BF16, 5000, {0}, false},
     {CONFIG("llama", TIED), PEN_FILE_F32, UINT64_MAX,
-     {.copy_to = HEAD, .copy_from = EMBED}},
+     {.copy_to = HEAD, .copy_from = EMBED}, false},
     {CONFIG("llama", ",\n  \"attention_bias\": true,\n  \"mlp_bias\": true"),
      PEN_FILE_BF16, UINT64_MAX,
-     {.add = "model.layers.1.self_attn.rotary_emb.inv_freq"}},
+     {.add = "model.layers.1.self_attn.rotary_emb.inv_freq"}, false},
+    {CONFIG("phi3", UNTIED BF16), PEN_FILE_BF16, 4000, {0}, false},
+    {CONFIG("olmo2", UNTIED), PEN_FILE_F32, UINT64_MAX, {0}, false},
+    {GPT2, PEN_FILE_F32, UINT64_MAX, {.add = "transformer.h.1.attn.bias"}, false},
+    {GPT2, PEN_FILE_F32, UINT64_MAX, {.add = "h.1.attn.bias"}, true},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    make("base", cases[i].config, cases[i].dtype, cases[i].max_shard_bytes);
+    make_named("base", cases[i].config, cases[i].bare, cases[i].dtype,
+               cases[i].max_shard_bytes);
     const char *from = "base";
     if (cases[i].edit.copy_to || cases[i].edit.add) {
       make_edited("edited", "base", &cases[i].edit);

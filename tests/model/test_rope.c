@@ -12,10 +12,10 @@ static void test_far_position(void **state)
 {
   enum { HEAD_DIM = 16, HALF = HEAD_DIM / 2, N = 100001 };
   struct pen_rope_config rope = {.type = PEN_ROPE_DEFAULT, .theta = 500000,
-                                 .attention_factor = 1};
+                                 .dim = HEAD_DIM, .attention_factor = 1};
   float *c = malloc((size_t)N * HALF * sizeof *c);
   float *s = malloc((size_t)N * HALF * sizeof *s);
-  pen_rope_fill(&rope, HEAD_DIM, N, c, s);
+  pen_rope_fill(&rope, N, c, s);
   for (size_t i = 0; i < HALF; i++) {
     long double angle =
         100000 * powl(500000, -2 * (long double)i / HEAD_DIM);
@@ -30,7 +30,7 @@ static void test_far_position(void **state)
 static void assert_frequency(const struct pen_rope_config *rope, size_t i,
                              double want)
 {
-  double got = pen_rope_frequency(rope, 128, i);
+  double got = pen_rope_frequency(rope, false, i);
   if (!(fabs(got / want - 1) < 1e-12))
     fail_msg("pair %zu: %.17g, not %.17g", i, got, want);
 }
@@ -42,8 +42,8 @@ static double plain(double theta, size_t i)
 
 static void test_linear_and_dynamic(void **state)
 {
-  struct pen_rope_config rope = {.type = PEN_ROPE_LINEAR, .theta = 10000,
-                                 .factor = 4, .attention_factor = 1};
+  struct pen_rope_config rope = {.type = PEN_ROPE_LINEAR, .dim = 128,
+                                 .theta = 10000, .factor = 4, .attention_factor = 1};
   assert_frequency(&rope, 5, plain(10000, 5) / 4);
   rope.type = PEN_ROPE_DYNAMIC; /* up to the trained length */
   assert_frequency(&rope, 5, plain(10000, 5));
@@ -54,7 +54,7 @@ static void test_linear_and_dynamic(void **state)
 static void test_llama3(void **state)
 {
   struct pen_rope_config rope = {
-      .type = PEN_ROPE_LLAMA3, .theta = 500000, .factor = 8,
+      .type = PEN_ROPE_LLAMA3, .dim = 128, .theta = 500000, .factor = 8,
       .low_freq_factor = 1, .high_freq_factor = 4,
       .original_max_positions = 8192, .attention_factor = 1};
   const double two_pi = 6.283185307179586;
@@ -80,8 +80,8 @@ static void test_llama3(void **state)
 static void test_yarn(void **state)
 {
   struct pen_rope_config rope = {
-      .type = PEN_ROPE_YARN, .theta = 10000, .factor = 16, .beta_fast = 32,
-      .beta_slow = 1, .original_max_positions = 4096, .attention_factor = 1,
+      .type = PEN_ROPE_YARN, .dim = 128, .theta = 10000, .factor = 16,
+      .beta_fast = 32, .beta_slow = 1, .original_max_positions = 4096, .attention_factor = 1,
       .truncate = true};
   double scale = 128 / (2 * log(10000)), two_pi = 6.283185307179586;
   double low = floor(scale * log(4096 / (32 * two_pi)));
@@ -94,12 +94,36 @@ static void test_yarn(void **state)
   }
 }
 
+/* Sequences longer than the original positions turn by the other list; their
+ * rows follow those of the short ones. */
+static void test_longrope(void **state)
+{
+  struct pen_rope_config rope = {
+      .type = PEN_ROPE_LONGROPE, .dim = 4, .theta = 100, .attention_factor = 2,
+      .original_max_positions = 8, .short_factors = {1, 4},
+      .long_factors = {2, 16}};
+  assert_int_equal(pen_rope_rows(&rope, 8), 8);
+  assert_int_equal(pen_rope_first_row(&rope, 8, 8), 0);
+  assert_int_equal(pen_rope_rows(&rope, 12), 24);
+  assert_int_equal(pen_rope_first_row(&rope, 12, 8), 0);
+  assert_int_equal(pen_rope_first_row(&rope, 12, 9), 12);
+  float c[48], s[48];
+  pen_rope_fill(&rope, 12, c, s);
+  for (size_t p = 0; p < 12; p++)
+    for (size_t i = 0; i < 2; i++) {
+      double plain = (double)p * (i ? 0.1 : 1);
+      double is_short = plain / (i ? 4 : 1), is_long = plain / (i ? 16 : 2);
+      assert_true(fabs((double)c[2 * p + i] - 2 * cos(is_short)) < 1e-6);
+      assert_true(fabs((double)s[2 * (12 + p) + i] - 2 * sin(is_long)) < 1e-6);
+    }
+}
+
 static void test_attention_factor(void **state)
 {
   float c[4], s[4];
-  struct pen_rope_config rope = {.type = PEN_ROPE_DEFAULT, .theta = 10000,
-                                 .attention_factor = 1.25};
-  pen_rope_fill(&rope, 4, 2, c, s);
+  struct pen_rope_config rope = {.type = PEN_ROPE_DEFAULT, .dim = 4,
+                                 .theta = 10000, .attention_factor = 1.25};
+  pen_rope_fill(&rope, 2, c, s);
   assert_true(c[0] == 1.25f && s[0] == 0);
   assert_true(fabs((double)c[2] - 1.25 * cos(1)) < 1e-7);
   assert_true(fabs((double)s[2] - 1.25 * sin(1)) < 1e-7);
@@ -112,6 +136,7 @@ int main(void)
       cmocka_unit_test(test_linear_and_dynamic),
       cmocka_unit_test(test_llama3),
       cmocka_unit_test(test_yarn),
+      cmocka_unit_test(test_longrope),
       cmocka_unit_test(test_attention_factor),
   };
   return cmocka_run_group_tests_name("rope", tests, NULL, NULL);
