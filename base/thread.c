@@ -5,6 +5,8 @@
  * an administrator changes it. */
 #include "base/thread.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -101,7 +103,7 @@ static size_t quota_v1(void)
   return pen_thread_parse_quota(both);
 }
 
-static size_t cgroup_quota(void)
+size_t pen_thread_quota_cpus(void)
 {
   char text[4096];
   if (!read_text("/proc/self/cgroup", text, sizeof text))
@@ -117,26 +119,64 @@ static size_t cgroup_quota(void)
   return quota;
 }
 
-/* CPUs in the affinity mask; the mask grows until the kernel accepts it. */
-static size_t affinity_cpus(void)
+/* The affinity mask, grown until the kernel accepts it; NULL: not to be had. */
+static cpu_set_t *read_mask(int *ret_n_cpus)
 {
   for (int n_cpus = 1024; n_cpus <= 1 << 20; n_cpus *= 2) {
     cpu_set_t *set = CPU_ALLOC(n_cpus);
-    if (!set)
-      return 1;
-    size_t n_bytes = CPU_ALLOC_SIZE(n_cpus);
-    int r = sched_getaffinity(0, n_bytes, set);
-    int count = r ? 0 : CPU_COUNT_S(n_bytes, set);
+    *ret_n_cpus = n_cpus;
+    if (!set || sched_getaffinity(0, CPU_ALLOC_SIZE(n_cpus), set) == 0)
+      return set;
     CPU_FREE(set);
-    if (count > 0)
-      return (size_t)count;
   }
-  return 1;
+  return NULL;
+}
+
+int pen_thread_allowed_cpus(uint32_t **ret_cpus, size_t *ret_n)
+{
+  int n_cpus = 0;
+  cpu_set_t *set = read_mask(&n_cpus);
+  size_t n_bytes = CPU_ALLOC_SIZE(n_cpus), n = 0;
+  int count = set ? CPU_COUNT_S(n_bytes, set) : 0;
+  uint32_t *cpus = count ? malloc((size_t)count * sizeof *cpus) : NULL;
+  for (int cpu = 0; cpus && cpu < n_cpus; cpu++)
+    if (CPU_ISSET_S(cpu, n_bytes, set))
+      cpus[n++] = (uint32_t)cpu;
+  CPU_FREE(set);
+  if (!cpus)
+    return pen_error_set(-ENOMEM, "cannot read this process's affinity mask");
+  *ret_cpus = cpus;
+  *ret_n = n;
+  return 0;
+}
+
+int pen_thread_bind(const uint32_t *cpus, size_t n)
+{
+  uint32_t most = 0;
+  for (size_t i = 0; i < n; i++)
+    if (cpus[i] > most)
+      most = cpus[i];
+  size_t n_bytes = CPU_ALLOC_SIZE(most + 1);
+  cpu_set_t *set = CPU_ALLOC(most + 1);
+  if (!set)
+    return pen_error_set(-ENOMEM, "no memory for a mask of %" PRIu32 " CPUs",
+                         most + 1);
+  CPU_ZERO_S(n_bytes, set);
+  for (size_t i = 0; i < n; i++)
+    CPU_SET_S(cpus[i], n_bytes, set);
+  int code = pthread_setaffinity_np(pthread_self(), n_bytes, set);
+  CPU_FREE(set);
+  return code ? pen_error_set(-code, "cannot bind a thread to %zu CPUs, the "
+                              "last of them %" PRIu32, n, most)
+              : 0;
 }
 
 size_t pen_thread_usable_cpus(void)
 {
-  size_t cpus = affinity_cpus();
-  size_t quota = cgroup_quota();
+  int n_cpus = 0;
+  cpu_set_t *set = read_mask(&n_cpus);
+  int count = set ? CPU_COUNT_S(CPU_ALLOC_SIZE(n_cpus), set) : 0;
+  size_t cpus = count > 0 ? (size_t)count : 1, quota = pen_thread_quota_cpus();
+  CPU_FREE(set);
   return quota && quota < cpus ? quota : cpus;
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Longest name `ps -L` shows; longer ones are cut. */
 #define PEN_THREAD_NAME_BYTES 16
@@ -33,6 +34,18 @@ void pen_thread_join(struct pen_thread *thread);
  * Environment variables such as OMP_NUM_THREADS, which launchers set to 1, are
  * not asked. */
 size_t pen_thread_usable_cpus(void);
+
+/* The affinity mask's CPUs by the system's numbers, rising; the caller frees
+ * them.  -ENOMEM. */
+int pen_thread_allowed_cpus(uint32_t **ret_cpus, size_t *ret_n);
+
+/* The cgroup quota in whole CPUs, rounded up; 0: none. */
+size_t pen_thread_quota_cpus(void);
+
+/* Lets the calling thread run on these CPUs alone (n >= 1), by the system's
+ * numbers.  Threads that it starts inherit that.  -errno: none of them is
+ * allowed to this process; nothing changed then. */
+int pen_thread_bind(const uint32_t *cpus, size_t n);
 
 /* The quota of one cgroup v2 directory's cpu.max text ("max 100000",
  * "150000 100000") in whole CPUs, rounded up; 0: no quota or not readable. */

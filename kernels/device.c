@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-int pen_device_host_alloc(size_t bytes, void **ret_base)
+int pen_device_host_map(size_t bytes, void **ret_base)
 {
   if (bytes == 0) {
     *ret_base = NULL;
@@ -23,16 +23,31 @@ int pen_device_host_alloc(size_t bytes, void **ret_base)
   if (base == MAP_FAILED)
     return pen_error_set(-errno, "cannot take %zu bytes of memory", bytes);
   madvise(base, bytes, MADV_HUGEPAGE); /* a wish; refusal costs only speed */
-  if (madvise(base, bytes, MADV_POPULATE_WRITE) < 0) {
-    if (errno != EINVAL) {
-      int code = -errno;
-      munmap(base, bytes);
-      return pen_error_set(code, "cannot back %zu bytes with memory", bytes);
-    }
-    memset(base, 0, bytes); /* a kernel before 5.14 */
-  }
   *ret_base = base;
   return 0;
+}
+
+int pen_device_host_back(void *part, size_t bytes)
+{
+  if (bytes == 0 || madvise(part, bytes, MADV_POPULATE_WRITE) == 0)
+    return 0;
+  if (errno != EINVAL)
+    return pen_error_set(-errno, "cannot back %zu bytes with memory", bytes);
+  memset(part, 0, bytes); /* a kernel before 5.14 */
+  return 0;
+}
+
+int pen_device_host_alloc(size_t bytes, void **ret_base)
+{
+  void *base = NULL;
+  int rc = pen_device_host_map(bytes, &base);
+  if (rc == 0)
+    rc = pen_device_host_back(base, bytes);
+  if (rc < 0)
+    pen_device_host_free(&base, bytes);
+  else
+    *ret_base = base;
+  return rc;
 }
 
 void pen_device_host_free(void **base, size_t bytes)

@@ -75,6 +75,10 @@ extern const struct pen_device pen_device_host_discrete;
 
 /* Host memory for an arena: as alloc above, with huge pages asked for. */
 int pen_device_host_alloc(size_t bytes, void **ret_base);
+/* Its two halves: address space alone, and memory for a part of it, which then
+ * lies near the calling thread. */
+int pen_device_host_map(size_t bytes, void **ret_base);
+int pen_device_host_back(void *part, size_t bytes);
 void pen_device_host_free(void **base, size_t bytes);
 
 #endif

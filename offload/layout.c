@@ -83,6 +83,14 @@ static struct pen_ring add_ring(struct maker *m, const char *purpose,
   return ring;
 }
 
+/* Update workers go through arrays of `bytes` in these slots. */
+static void mark_arrays(struct maker *m, uint32_t first, size_t count,
+                        size_t bytes)
+{
+  for (size_t i = 0; first != PEN_NONE && i < count; i++)
+    m->l->slots[first + i].array_bytes = bytes;
+}
+
 static enum pen_tier take(struct budget *budget, bool device_allowed,
                           size_t bytes)
 {
@@ -124,6 +132,7 @@ static void place_weights(struct maker *m)
     /* The host gathers rows, so their home is never the device. */
     enum pen_tier tier = take(&budget, !p->unified && !is_rows(w, b), bytes);
     l->weight_home[b] = add_slot(m, "weights", tier, true, bytes);
+    mark_arrays(m, l->weight_home[b], 1, p->tile_elems * w->weight_elem_bytes);
     if (tier != PEN_TIER_HOST)
       host_ring = max_size(host_ring, bytes);
     bool computes = !is_rows(w, b) || is_head(w, b);
@@ -199,6 +208,7 @@ static void place_gradients(struct maker *m, bool several_groups)
     size_t bytes = aligned(elems * w->weight_elem_bytes);
     enum pen_tier tier = take(&budget, false, bytes);
     l->grad_home[b] = add_slot(m, "waiting gradients", tier, true, bytes);
+    mark_arrays(m, l->grad_home[b], 1, p->tile_elems * w->weight_elem_bytes);
     if (tier == PEN_TIER_NVME) {
       stored_nvme = max_size(stored_nvme, bytes);
       tile_grad = p->tile_elems * w->weight_elem_bytes;
@@ -224,6 +234,7 @@ static void place_gradients(struct maker *m, bool several_groups)
                           p->gradient_slots, stored_nvme);
   l->tile_grad = add_ring(m, "gradient tile ring", PEN_TIER_HOST,
                           p->tile_slots, tile_grad);
+  mark_arrays(m, l->tile_grad.first, l->tile_grad.count, tile_grad);
 }
 
 static void place_state(struct maker *m)
@@ -250,6 +261,7 @@ static void place_state(struct maker *m)
             add_slot(m, "optimizer state", PEN_TIER_HOST, true, bytes);
       else
         tile->store_tile = (uint32_t)l->n_store_tiles++;
+      mark_arrays(m, tile->state_home, 1, elems * sizeof(float));
     }
   }
   l->block_tiles[w->n_blocks] = (uint32_t)t;
@@ -257,6 +269,8 @@ static void place_state(struct maker *m)
   l->tile_state = add_ring(m, "state tile ring", PEN_TIER_HOST, p->tile_slots,
                            l->n_store_tiles || p->inference ? l->tile_bytes
                                                             : 0);
+  mark_arrays(m, l->tile_state.first, l->tile_state.count,
+              p->tile_elems * sizeof(float));
 }
 
 static void place_working(struct maker *m)

@@ -18,6 +18,8 @@ struct pen_slot {
   bool home;       /* content outlives steps; else a ring or working slot */
   size_t bytes;    /* multiple of PEN_SLOT_ALIGN */
   uint64_t offset; /* within its tier's arena (nvme: the store's scratch) */
+  size_t array_bytes; /* of each of the arrays in it that update workers go
+                         through by element; 0: it is none of theirs */
 };
 
 /* `count` equal slots used in turn, numbered from `first`. */

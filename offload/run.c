@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "offload/run_lanes.h"
+#include "offload/touch.h"
 
 /* A lane of width 1 through one step. */
 static int run_narrow(struct pen_run_lane *lane)
@@ -58,6 +59,7 @@ static void each_step(struct pen_run_lane *lane,
 {
   struct pen_run *run = lane->run;
   uint64_t seen = 0;
+  pen_division_enter(run->o.division, lane->lane);
   for (;;) {
     pthread_mutex_lock(&run->lock);
     while (run->epoch == seen && !run->quit)
@@ -188,10 +190,31 @@ size_t pen_run_pinned_bytes(const struct pen_run *run)
                             : run->arena_bytes[PEN_TIER_HOST];
 }
 
+int pen_run_look(const struct pen_run *run, size_t *ret_n_pages,
+                 size_t *ret_n_there)
+{
+  return pen_touch_look(run->o.layout, run->o.division, PEN_TIER_HOST,
+                        run->arena[PEN_TIER_HOST], ret_n_pages, ret_n_there);
+}
+
 const char *pen_run_io_note(const struct pen_run *run)
 {
   const struct pen_store_queue *queue = run->lanes[PEN_LANE_READ].queue;
   return queue ? pen_store_queue_note(queue) : NULL;
+}
+
+/* Memory for the threads of each node, or for whoever may run anywhere. */
+static int take_host_arena(struct pen_run *run)
+{
+  const struct pen_division *division = run->o.division;
+  size_t bytes = run->arena_bytes[PEN_TIER_HOST];
+  void **arena = &run->arena[PEN_TIER_HOST];
+  if (!division || !division->binds)
+    return pen_device_host_alloc(bytes, arena);
+  int rc = pen_device_host_map(bytes, arena);
+  return rc < 0 ? rc
+                : pen_touch_arena(run->o.layout, division, PEN_TIER_HOST,
+                                  *arena);
 }
 
 static int take_arenas(struct pen_run *run)
@@ -200,8 +223,7 @@ static int take_arenas(struct pen_run *run)
   const struct pen_device *device = run->o.device;
   run->arena_bytes[PEN_TIER_DEVICE] = l->tier_bytes[PEN_TIER_DEVICE];
   run->arena_bytes[PEN_TIER_HOST] = l->tier_bytes[PEN_TIER_HOST];
-  int rc = pen_device_host_alloc(run->arena_bytes[PEN_TIER_HOST],
-                                 &run->arena[PEN_TIER_HOST]);
+  int rc = take_host_arena(run);
   if (rc == 0)
     rc = device->alloc(device, run->arena_bytes[PEN_TIER_DEVICE],
                        &run->arena[PEN_TIER_DEVICE]);

@@ -17,6 +17,7 @@
 #include "io/store.h"
 #include "kernels/adamw.h"
 #include "kernels/device.h"
+#include "offload/division.h"
 #include "offload/schedule.h"
 
 struct pen_run;
@@ -40,6 +41,7 @@ struct pen_run_options {
   const struct pen_device *device;
   struct pen_store *store;   /* NULL where nothing lives on NVMe */
   struct pen_pool *update_pool;
+  const struct pen_division *division; /* NULL: threads and memory anywhere */
   struct pen_trace *trace;   /* NULL: none; else PEN_LANES lanes */
   struct pen_run_hooks hooks;
   enum pen_isa isa;
@@ -111,6 +113,10 @@ void pen_run_losses(struct pen_run *run, size_t n_micros, double *ret_losses);
 const float *pen_run_logits(struct pen_run *run);
 /* Bytes of the host arena that the device copies from and to at full speed. */
 size_t pen_run_pinned_bytes(const struct pen_run *run);
+/* How many pages of the arena in RAM were looked at, and how many of them lie on
+ * the node that the division wants; -errno where the kernel does not tell. */
+int pen_run_look(const struct pen_run *run, size_t *ret_n_pages,
+                 size_t *ret_n_there);
 /* One line on each I/O lane's engine, or NULL. */
 const char *pen_run_io_note(const struct pen_run *run);
 

@@ -32,6 +32,11 @@ enum pen_config_host_mode {
   PEN_CONFIG_HOST_DISCRETE,
 };
 
+enum pen_config_numa {
+  PEN_CONFIG_NUMA_OFF,
+  PEN_CONFIG_NUMA_AUTO,
+};
+
 enum pen_config_durability {
   PEN_CONFIG_DURABILITY_STEP,
   PEN_CONFIG_DURABILITY_NONE,
@@ -134,6 +139,7 @@ struct pen_config {
   uint64_t weight_slots, gradient_slots, tile_slots; /* or AUTO */
   uint64_t recompute; /* blocks, or PEN_CONFIG_RECOMPUTE_ */
   uint64_t threads, update_threads;          /* or AUTO */
+  int numa; /* enum above */
   char *io_engine;
   uint64_t io_depth;
   int durability; /* enum above */

@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "base/thread.h"
 #include "io/engine.h"
+#include "offload/division.h"
 #include "src/cli/doctor.h"
 #include "src/train/memory.h"
 
@@ -174,7 +174,7 @@ static void see_huge_pages(struct pen_doctor *d)
                  known ? line : "none in this kernel");
 }
 
-static void see_numa(struct pen_doctor *d)
+static int kernel_nodes(void)
 {
   char path[64];
   int n = 0;
@@ -182,21 +182,34 @@ static void see_numa(struct pen_doctor *d)
     snprintf(path, sizeof path, "/sys/devices/system/node/node%d", node);
     n += access(path, F_OK) == 0;
   }
-  pen_doctor_add(d, "NUMA", n > 1 ? PEN_DOCTOR_DEGRADED : PEN_DOCTOR_OK,
-                 "this version does not place memory by node; try numactl "
-                 "--interleave=all, or bind the run to one node",
-                 "%d node%s", n ? n : 1, n > 1 ? "s" : "");
+  return n ? n : 1;
 }
 
+/* What `train` would do if nothing else were asked for. */
 static void see_cpus(struct pen_doctor *d)
 {
-  size_t usable = pen_thread_usable_cpus();
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  char quota[64] = "none";
-  read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota);
-  pen_doctor_add(d, "CPUs", PEN_DOCTOR_OK, NULL,
-                 "%zu of %ld are used by default (cgroup quota: %s)", usable,
-                 online, quota);
+  struct pen_topology topology = {.n_nodes = 1};
+  struct pen_division division = {.binds = false};
+  struct pen_division_wish wish = {.numa = true};
+  char text[PEN_DIVISION_TEXT_BYTES];
+  int rc = pen_topology_read(&topology);
+  if (rc == 0)
+    rc = pen_division_make(&topology, &wish, &division);
+  if (rc == 0)
+    pen_doctor_add(d, "CPUs", PEN_DOCTOR_OK, NULL, "%s; %ld online",
+                   pen_division_text(&division, &topology, text),
+                   sysconf(_SC_NPROCESSORS_ONLN));
+  else
+    pen_doctor_add(d, "CPUs", PEN_DOCTOR_MISSING, "see the message", "%s",
+                   pen_error_text());
+  pen_error_clear();
+  bool missed = kernel_nodes() > 1 && !topology.knows_nodes;
+  pen_doctor_add(d, "NUMA", missed ? PEN_DOCTOR_DEGRADED : PEN_DOCTOR_OK,
+                 "install hwloc's headers and build again",
+                 "%d node%s in the kernel, %zu in use", kernel_nodes(),
+                 kernel_nodes() > 1 ? "s" : "", topology.n_nodes);
+  pen_division_done(&division);
+  pen_topology_done(&topology);
 }
 
 static void see_ram(struct pen_doctor *d, uint64_t host_bytes)
@@ -232,7 +245,6 @@ void pen_doctor_system(struct pen_doctor *doctor, uint64_t host_bytes)
   see_memlock(doctor, host_bytes);
   see_ram(doctor, host_bytes);
   see_huge_pages(doctor);
-  see_numa(doctor);
   see_cpus(doctor);
   see_gpu(doctor);
 }

@@ -90,6 +90,11 @@ WORDS(host_mode_words) = {
   { "discrete", PEN_CONFIG_HOST_DISCRETE },
   { 0 },
 };
+WORDS(numa_words) = {
+  { "auto", PEN_CONFIG_NUMA_AUTO },
+  { "off", PEN_CONFIG_NUMA_OFF },
+  { 0 },
+};
 WORDS(durability_words) = {
   { "step", PEN_CONFIG_DURABILITY_STEP },
   { "none", PEN_CONFIG_DURABILITY_NONE },
@@ -296,6 +301,8 @@ static const struct pen_option table[] = {
     COMPUTES | B, 0, PLACEMENT, NULL, "compute threads" },
   { "update-threads", NULL, 0, U64(update_threads), "auto", auto_words, 1, 9999,
     T | P, 0, PLACEMENT, NULL, "threads of the optimizer" },
+  { "numa", NULL, 0, ENUM(numa), "auto", numa_words, 0, 0,
+    COMPUTES, 0, PLACEMENT, NULL, "threads bound to NUMA nodes and memory on them, where there are several" },
   { "isa", NULL, 0, STRING(isa), "auto", isa_words, 0, 0,
     COMPUTES | B, 0, PLACEMENT, NULL, "highest instruction set of our own kernels" },
   { "require-simd", NULL, 0, BOOL(require_simd), NULL, NULL, 0, 0,

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/thread.h"
 #include "src/train/drives.h"
 
 #define TILE_ELEMS_AUTO (16 * PEN_NORM_CHUNK_ELEMS)
@@ -71,10 +70,9 @@ static int open_model(struct pen_session *s,
 static int open_compute(struct pen_session *s, const char *gemm,
                         const struct pen_session_shape *shape)
 {
-  size_t cpus = pen_thread_usable_cpus();
-  size_t threads = s->machine.threads ? s->machine.threads : cpus;
-  size_t updaters = s->machine.update_threads ? s->machine.update_threads
-                                              : threads;
+  struct pen_division_wish wish = {.threads = s->machine.threads,
+                                   .update_threads = s->machine.update_threads,
+                                   .numa = s->machine.numa};
   struct pen_model_options options = {.elem = s->elem,
                                       .gemm = gemm,
                                       .isa = s->isa,
@@ -84,11 +82,16 @@ static int open_compute(struct pen_session *s, const char *gemm,
                                       .max_micros = shape->max_micros,
                                       .max_logit_rows = shape->max_logit_rows};
   size_t bytes = 0, cache = pen_model_cache_bytes(s->params, &options);
-  int rc = pen_pool_create(threads, "compute", &s->pool);
+  int rc = pen_topology_read(&s->topology);
   if (rc == 0)
-    rc = pen_pool_create(updaters, "update", &s->update_pool);
+    rc = pen_division_make(&s->topology, &wish, &s->division);
   if (rc == 0)
-    rc = pen_model_host_bytes(s->params, &options, threads, &bytes);
+    rc = pen_pool_create_teams(&s->division.compute, "compute", &s->pool);
+  if (rc == 0)
+    rc = pen_pool_create_teams(&s->division.update, "update", &s->update_pool);
+  if (rc == 0)
+    rc = pen_model_host_bytes(s->params, &options,
+                              pen_pool_n_threads(s->pool), &bytes);
   if (rc == 0)
     rc = pen_model_create(s->params, &options, s->pool, s->update_pool,
                           &s->model);
@@ -307,12 +310,16 @@ int pen_session_start(struct pen_session *session, struct pen_store *store,
                                            : &pen_device_host_discrete,
       .store = store,
       .update_pool = session->update_pool,
+      .division = &session->division,
       .trace = trace,
       .isa = session->isa,
       .io_depth = session->io_depth};
   if (hooks)
     options.hooks = *hooks;
-  return pen_run_create(&options, &session->plan, &session->run);
+  int rc = pen_run_create(&options, &session->plan, &session->run);
+  if (rc == 0) /* last: what this thread starts would inherit it */
+    pen_division_enter(&session->division, PEN_LANE_COMPUTE);
+  return rc;
 }
 
 int pen_session_load_tile(struct pen_session *session, uint32_t tile, float *p,
@@ -342,6 +349,9 @@ void pen_session_close(struct pen_session *session)
   pen_model_free(&session->model);
   pen_pool_free(&session->update_pool);
   pen_pool_free(&session->pool);
+  pen_division_enter(&session->division, PEN_LANE_READ); /* anywhere again */
+  pen_division_done(&session->division);
+  pen_topology_done(&session->topology);
   pen_params_free(&session->params);
   pen_hfdir_close(&session->dir);
 }

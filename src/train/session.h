@@ -36,6 +36,8 @@ struct pen_session {
   struct pen_model_config config;
   struct pen_hfdir *dir; /* NULL: only its config is known */
   struct pen_params *params;
+  struct pen_topology topology;
+  struct pen_division division; /* the session must stay where it is */
   struct pen_pool *pool, *update_pool;
   struct pen_model *model;
   struct pen_search_result found; /* where the machine's profile chose */

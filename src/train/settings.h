@@ -18,6 +18,7 @@ struct pen_machine_settings {
   bool require_simd;
   size_t threads;             /* 0: as many as there are CPUs */
   size_t update_threads;      /* 0: the same */
+  bool numa;                  /* threads and memory by node, where there are some */
   uint64_t host_bytes;        /* most RAM to use; 0: what is available */
   uint64_t device_bytes;      /* discrete only; 0: no limit */
   uint64_t nvme_bytes;        /* most drive space; 0: what is free */

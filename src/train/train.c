@@ -161,6 +161,9 @@ static void print_start(const struct pen_trainer *t)
                pen_elem_name(s->elem), pen_model_gemm(s->model)->name,
                pen_model_gemm(s->model)->variant(), pen_isa_name(s->isa),
                pen_pool_n_threads(s->pool));
+  char threads[PEN_DIVISION_TEXT_BYTES];
+  pen_log_info("threads: %s",
+               pen_division_text(&s->division, &s->topology, threads));
   pen_log_info("data: %" PRIu64 " sequences, %" PRIu64
                " tokens and %" PRIu64 " targets an epoch; %" PRIu64
                " steps of up to %" PRIu64 " x %" PRIu64 " sequences",
@@ -188,6 +191,21 @@ static void print_start(const struct pen_trainer *t)
                                        "run back to its last clean stop");
   }
   pen_memory_print(&s->memory, stderr);
+}
+
+/* Whether the kernel put memory where it was wanted. */
+static void print_nodes(const struct pen_session *s)
+{
+  size_t n_pages, n_there;
+  if (!s->division.binds)
+    return;
+  if (pen_run_look(s->run, &n_pages, &n_there) == 0)
+    pen_log_info("NUMA: %zu of %zu pages looked at lie on the node that uses "
+                 "them",
+                 n_there, n_pages);
+  else
+    pen_log_info("NUMA: %s", pen_error_text());
+  pen_error_clear();
 }
 
 /* The run directory, written only now that everything fits. */
@@ -222,6 +240,8 @@ static int run(struct pen_trainer *t)
   }
   if (rc == 0 && pen_run_io_note(t->session.run))
     pen_log_info("I/O: %s", pen_run_io_note(t->session.run));
+  if (rc == 0)
+    print_nodes(&t->session);
   pen_rundir_file(&t->rundir, "log.jsonl", path);
   if (rc == 0)
     rc = pen_runlog_open(path, t->cursor.step, &t->log);

@@ -72,6 +72,18 @@ def every_fact_is_there_once():
 
 
 @test
+def nodes_are_told_with_what_would_be_bound_to_them():
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("one CPU is no two nodes")
+    facts = doctor(env={"HWLOC_SYNTHETIC": "numa:2 core:1 pu:1"})
+    if "built without hwloc" in fact(facts, "CPUs")["text"]:
+        raise Skip("built without hwloc")
+    assert "2 compute (1 + 1) and 2 update threads (1 + 1)" in fact(facts, "CPUs")["text"], facts
+    assert ", 2 in use" in fact(facts, "NUMA")["text"], facts
+    assert "not bound: one node" in fact(doctor(env={"HWLOC_SYNTHETIC": "core:2"}), "CPUs")["text"]
+
+
+@test
 def a_seccomp_filter_is_told_from_other_refusals():
     if fact(doctor(), "io_uring")["level"] != "OK":
         raise Skip("io_uring is not permitted here anyway")

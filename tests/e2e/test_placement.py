@@ -86,7 +86,7 @@ def resolve(job, words, folder):
         weights = sum(len(blob) for _, _, blob in tensors(job.model).values())
         real["SMALL"] = str(tier_bytes(done, "device") - weights // 2)
     words = [real.get(word, word) for word in words]
-    return [*words[:-1], *job.half_state()] if words[-1] == "MIXED" else words
+    return [*words[:-1], *job.half_state()] if words[-1:] == ["MIXED"] else words
 
 
 def place(name, job):
@@ -111,6 +111,24 @@ for number, placement in enumerate(PLACEMENTS):
             function = place(placement, a_job)
             function.__name__ = f"{placement} ({numerics})".replace("#", "")
             test(function)
+
+
+@test
+def two_numa_nodes(folder):
+    """Threads bound and memory touched as on a machine of two nodes: hwloc is told that this is one."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("one CPU is no two nodes")
+    env = {**os.environ, "HWLOC_SYNTHETIC": "numa:2 core:1 pu:1"}
+    for number, job in enumerate(JOBS.values()):
+        for name, words in (("on", ()), ("off", ("--numa", "off")), ("drive", (*DRIVE, *TILE, "--threads", "3"))):
+            output = f"{folder}/{name}{number}"
+            done = job.train(output, *resolve(job, words, folder), env=env)
+            if "built without hwloc" in done.stderr:
+                raise Skip("built without hwloc")
+            job.check(output)
+            assert "2 cores on 2 nodes" in done.stderr, done.stderr
+            assert ("where its part of memory is touched first" in done.stderr) == (name != "off"), done.stderr
+            assert ("NUMA: " in done.stderr) == (name != "off"), done.stderr
 
 
 @test

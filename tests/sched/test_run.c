@@ -27,6 +27,8 @@ struct trial {
   struct pen_layout layout;
   struct pen_run_plan plan;
   struct pen_store *store;
+  struct pen_topology topology;
+  struct pen_division division;
   struct pen_pool *pool;
   struct pen_run *run;
   struct outcome *outcome;
@@ -88,15 +90,28 @@ static void open_store(struct trial *t)
     test_ok(pen_store_create(&o, true, &t->store));
 }
 
+/* This machine, taken to have as many nodes, its CPUs dealt among them. */
+static void divide(struct trial *t, size_t threads, size_t nodes)
+{
+  struct pen_division_wish wish = {threads, threads, true};
+  test_ok(pen_topology_read(&t->topology));
+  if (nodes <= t->topology.n_cpus)
+    t->topology.n_nodes = nodes;
+  for (size_t i = 0; i < t->topology.n_cpus; i++)
+    t->topology.cpus[i].node = (uint32_t)(i % t->topology.n_nodes);
+  test_ok(pen_division_make(&t->topology, &wish, &t->division));
+}
+
 static void trial_init(struct trial *t, const struct pen_placement *p,
-                       bool tied, size_t threads)
+                       bool tied, size_t threads, size_t nodes)
 {
   toy_init(&t->toy, tied, 4);
   t->threads = threads;
   t->poison_step = -1;
   test_ok(pen_layout_init(&t->layout, &t->toy.workload, p));
   test_ok(pen_run_plan(&t->toy.workload, &t->layout, &t->plan));
-  test_ok(pen_pool_create(threads, "update", &t->pool));
+  divide(t, threads, nodes);
+  test_ok(pen_pool_create_teams(&t->division.update, "update", &t->pool));
   open_store(t);
   struct pen_run_options o = {
       .workload = &t->toy.workload,
@@ -106,6 +121,7 @@ static void trial_init(struct trial *t, const struct pen_placement *p,
                            : &pen_device_host_discrete,
       .store = t->store,
       .update_pool = t->pool,
+      .division = &t->division,
       .hooks = {.ctx = t, .save_tile = save_tile, .save_block = save_block},
       .isa = PEN_ISA_SCALAR,
       .io_depth = 4};
@@ -191,6 +207,8 @@ static void trial_free_run(struct trial *t)
   pen_run_free(&t->run);
   pen_store_close(&t->store);
   pen_pool_free(&t->pool);
+  pen_division_done(&t->division);
+  pen_topology_done(&t->topology);
   pen_layout_done(&t->layout);
 }
 
@@ -203,10 +221,11 @@ static void outcome_free(struct outcome *o)
 
 /* One whole little training; state in the order of elements. */
 static struct outcome *outcome_of(const struct pen_placement *p, bool tied,
-                                  size_t threads, int poison_step)
+                                  size_t threads, size_t nodes,
+                                  int poison_step)
 {
   struct trial t = {.dir = test_tmp("store")};
-  trial_init(&t, p, tied, threads);
+  trial_init(&t, p, tied, threads, nodes);
   t.poison_step = poison_step;
   trial_run(&t);
   memcpy(t.outcome->logits, pen_run_logits(t.run), 3 * 16 * 3 * sizeof(float));
@@ -249,12 +268,13 @@ static void compare_all(bool tied, int n_places, int poison_step)
 {
   uint64_t seed = places_seed() + tied;
   struct pen_placement plain = places_plain();
-  struct outcome *reference = outcome_of(&plain, tied, 1, poison_step);
+  struct outcome *reference = outcome_of(&plain, tied, 1, 1, poison_step);
   assert_true(isfinite(reference->losses[0]));
   assert_true(reference->losses[0] != reference->losses[1]);
   for (int n = 0; n < n_places; n++) {
     struct pen_placement p = places_random(seed, (uint64_t)n);
-    struct outcome *o = outcome_of(&p, tied, 1 + (size_t)n % 3, poison_step);
+    struct outcome *o = outcome_of(&p, tied, 1 + (size_t)n % 3,
+                                   1 + (size_t)n % 2, poison_step);
     assert_same(n, reference, o);
     outcome_free(o);
   }
@@ -304,7 +324,7 @@ static void test_failure_stops_every_lane(void **state)
   (void)state;
   struct pen_placement p = places_random(7, 3);
   struct trial t = {.dir = test_tmp("store")};
-  trial_init(&t, &p, true, 2);
+  trial_init(&t, &p, true, 2, 2);
   t.toy.compute.backward = failing_backward;
   struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false};
   struct pen_run_update update = {.apply = true, .commit = true};

@@ -120,6 +120,86 @@ static void test_refuses_none(void **state)
   pen_pool_free(&pool);
 }
 
+/* ---- teams ---- */
+
+static void test_borders(void **state)
+{
+  struct pen_pool_teams teams = {.n_teams = 3, .n = {2, 0, 1}};
+  assert_int_equal(pen_pool_border(10, &teams, 0), 0);
+  assert_int_equal(pen_pool_border(10, &teams, 1), 6);
+  assert_int_equal(pen_pool_border(10, &teams, 2), 6);
+  assert_int_equal(pen_pool_border(10, &teams, 3), 10);
+  size_t huge = SIZE_MAX - 1; /* a product with the members would overflow */
+  assert_int_equal(pen_pool_border(huge, &teams, 1), huge / 3 * 2 + 1);
+  assert_int_equal(pen_pool_border(huge, &teams, 3), huge);
+}
+
+static void test_teams_do_every_item_once(void **state)
+{
+  static const struct pen_pool_teams cases[] = {
+    { .n_teams = 2, .n = { 1, 1 } },
+    { .n_teams = 3, .n = { 0, 2, 1 } },
+    { .n_teams = 4, .n = { 1, 0, 3, 1 } },
+  };
+  uint64_t seed = test_seed(13);
+  static struct job job;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    struct pen_pool *pool;
+    test_ok(pen_pool_create_teams(&cases[c], "teams", &pool));
+    for (uint64_t round = 0; round < 2000; round++) {
+      memset(&job, 0, sizeof job);
+      job.n_threads = pen_pool_n_threads(pool);
+      size_t n = pen_rng_below(seed, c, round, round % 10 ? 9 : 999);
+      pen_pool_run(pool, n, mark, &job);
+      for (size_t i = 0; i < MAX_ITEMS; i++)
+        assert_int_equal(job.calls[i], i < n);
+    }
+    pen_pool_free(&pool);
+  }
+}
+
+enum { TEAM_WORKERS = 5 };
+
+struct meeting {
+  atomic_size_t n_there;
+  size_t worker_of[TEAM_WORKERS]; /* by item */
+  atomic_size_t n_entered[2];     /* by team */
+};
+
+/* Nobody leaves before everybody is there: each worker has exactly one item. */
+static void meet(void *ctx, size_t item, size_t worker)
+{
+  struct meeting *m = ctx;
+  m->worker_of[item] = worker;
+  atomic_fetch_add(&m->n_there, 1);
+  while (atomic_load(&m->n_there) < TEAM_WORKERS)
+    usleep(100);
+}
+
+static void note_entry(void *ctx, size_t team)
+{
+  struct meeting *m = ctx;
+  atomic_fetch_add(&m->n_entered[team], 1);
+}
+
+static void test_teams_begin_with_their_own(void **state)
+{
+  static struct meeting m;
+  struct pen_pool_teams teams = {
+    .n_teams = 2, .n = { 2, 3 }, .enter = note_entry, .ctx = &m };
+  struct pen_pool *pool;
+  test_ok(pen_pool_create_teams(&teams, "meet", &pool));
+  for (int round = 0; round < 50; round++) {
+    m.n_there = 0;
+    pen_pool_run(pool, TEAM_WORKERS, meet, &m);
+    for (size_t i = 0; i < TEAM_WORKERS; i++)
+      assert_int_equal(m.worker_of[i] < 2, i < 2);
+  }
+  pen_pool_free(&pool);
+  assert_int_equal(m.n_entered[0], 1); /* worker 0 is this thread */
+  assert_int_equal(m.n_entered[1], 3);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -128,6 +208,9 @@ int main(void)
     cmocka_unit_test(test_edge_of_sleep),
     cmocka_unit_test(test_idle_is_free),
     cmocka_unit_test(test_refuses_none),
+    cmocka_unit_test(test_borders),
+    cmocka_unit_test(test_teams_do_every_item_once),
+    cmocka_unit_test(test_teams_begin_with_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

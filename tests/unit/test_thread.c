@@ -1,6 +1,7 @@
 /* Thread names, and the count of usable CPUs. */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -70,6 +71,34 @@ static void test_affinity(void **state)
   assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+static void *bind_to(void *arg)
+{
+  cpu_set_t now;
+  assert_int_equal(pen_thread_bind(arg, 1), 0);
+  assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof now, &now), 0);
+  assert_int_equal(CPU_COUNT(&now), 1);
+  assert_true(CPU_ISSET(*(uint32_t *)arg, &now));
+  return NULL;
+}
+
+static void test_bind(void **state)
+{
+  uint32_t *cpus;
+  size_t n, n_after;
+  test_ok(pen_thread_allowed_cpus(&cpus, &n));
+  assert_true(n >= 1 && n >= pen_thread_usable_cpus());
+  for (size_t i = 1; i < n; i++)
+    assert_true(cpus[i - 1] < cpus[i]);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, bind_to, &cpus[n - 1]), 0);
+  pthread_join(thread, NULL);
+  free(cpus);
+  test_ok(pen_thread_allowed_cpus(&cpus, &n_after)); /* this thread is free */
+  assert_int_equal(n_after, n);
+  free(cpus);
+  test_fails(pen_thread_bind(&(uint32_t){ 1000000 }, 1), EINVAL, "1000000");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -77,6 +106,7 @@ int main(void)
     cmocka_unit_test(test_quota),
     cmocka_unit_test(test_environment_is_not_asked),
     cmocka_unit_test(test_affinity),
+    cmocka_unit_test(test_bind),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,148 @@
+/* touch.c: first touch of an arena by the node that will use it.
+ *
+ * Nothing is asked of the kernel's memory policy: a mapping stays one mapping,
+ * `numactl` still rules where a user gives a policy, and a full node's pages come
+ * from another instead of failing.  Main thread, and one thread per node while
+ * an arena is touched.  Disadvantage: a huge page (2 MiB) lies where its first
+ * byte was touched, so arrays of a tile smaller than a huge page per node stay
+ * together on one. */
+#include "offload/touch.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "kernels/device.h"
+
+#define LOOK_PAGES 4096
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+void pen_touch_each(const struct pen_layout *layout,
+                    const struct pen_division *division, enum pen_tier tier,
+                    void (*fn)(void *ctx, const struct pen_touch_range *range),
+                    void *ctx)
+{
+  for (size_t s = 0; s < layout->n_slots; s++) {
+    const struct pen_slot *slot = &layout->slots[s];
+    if (slot->tier != tier)
+      continue;
+    const struct pen_pool_teams *teams =
+        slot->array_bytes ? &division->update : &division->compute;
+    size_t array = slot->array_bytes ? slot->array_bytes : slot->bytes;
+    for (size_t at = 0; at < slot->bytes; at += array) {
+      size_t n = smaller(array, slot->bytes - at);
+      size_t begin = (size_t)slot->offset + at;
+      for (size_t node = 0; node < division->n_nodes; node++) {
+        struct pen_touch_range range = {
+            begin + pen_pool_border(n, teams, node),
+            begin + pen_pool_border(n, teams, node + 1), node};
+        if (range.begin < range.end)
+          fn(ctx, &range);
+      }
+    }
+  }
+}
+
+/* ---- touching ---- */
+
+/* One node's thread. */
+struct toucher {
+  const struct pen_layout *layout;
+  const struct pen_division *division;
+  enum pen_tier tier;
+  char *base;
+  size_t node, page;
+  struct pen_thread thread;
+  struct pen_error error;
+};
+
+static void touch_range(void *ctx, const struct pen_touch_range *range)
+{
+  struct toucher *t = ctx;
+  size_t begin = range->begin / t->page * t->page;
+  size_t end = range->end / t->page * t->page;
+  if (range->node != t->node || begin == end || t->error.code)
+    return;
+  if (pen_device_host_back(t->base + begin, end - begin) < 0)
+    pen_error_take(&t->error);
+}
+
+static void touch_node(void *arg)
+{
+  struct toucher *t = arg;
+  size_t begin = t->division->node_cpus[t->node];
+  if (pen_thread_bind(t->division->cpus + begin,
+                      t->division->node_cpus[t->node + 1] - begin) < 0)
+    pen_error_clear();
+  pen_touch_each(t->layout, t->division, t->tier, touch_range, t);
+}
+
+int pen_touch_arena(const struct pen_layout *layout,
+                    const struct pen_division *division, enum pen_tier tier,
+                    void *base)
+{
+  struct toucher touchers[PEN_TOPOLOGY_NODES_MAX];
+  int rc = 0;
+  for (size_t node = 0; node < division->n_nodes; node++) {
+    struct toucher *t = &touchers[node];
+    *t = (struct toucher){.layout = layout,
+                          .division = division,
+                          .tier = tier,
+                          .base = base,
+                          .node = node,
+                          .page = (size_t)sysconf(_SC_PAGESIZE)};
+    if (rc == 0)
+      rc = pen_thread_create(&t->thread, "touch", touch_node, t);
+  }
+  for (size_t node = 0; node < division->n_nodes; node++) {
+    pen_thread_join(&touchers[node].thread);
+    if (rc == 0 && touchers[node].error.code)
+      rc = pen_error_put(&touchers[node].error);
+  }
+  return rc;
+}
+
+/* ---- looking ---- */
+
+struct look {
+  const struct pen_division *division;
+  const char *base;
+  size_t step, next; /* bytes between pages asked for; the next one's offset */
+  size_t n;
+  void *pages[LOOK_PAGES];
+  uint32_t wanted[LOOK_PAGES];
+};
+
+static void look_at(void *ctx, const struct pen_touch_range *range)
+{
+  struct look *l = ctx;
+  for (; l->next < range->end && l->n < LOOK_PAGES; l->next += l->step) {
+    l->pages[l->n] = (void *)(l->base + l->next);
+    l->wanted[l->n++] = l->division->node_number[range->node];
+  }
+}
+
+int pen_touch_look(const struct pen_layout *layout,
+                   const struct pen_division *division, enum pen_tier tier,
+                   const void *base, size_t *ret_n_pages, size_t *ret_n_there)
+{
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t pages = (size_t)layout->tier_bytes[tier] / page;
+  struct look look = {.division = division,
+                      .base = base,
+                      .step = (pages / LOOK_PAGES + 1) * page};
+  int status[LOOK_PAGES];
+  size_t n_there = 0;
+  pen_touch_each(layout, division, tier, look_at, &look);
+  if (syscall(SYS_move_pages, 0, look.n, look.pages, NULL, status, 0) < 0)
+    return pen_error_set(-errno, "the kernel does not tell where pages lie");
+  for (size_t i = 0; i < look.n; i++)
+    n_there += status[i] >= 0 && (uint32_t)status[i] == look.wanted[i];
+  *ret_n_pages = look.n;
+  *ret_n_there = n_there;
+  return 0;
+}
