@@ -35,25 +35,41 @@ typedef struct CUstream_st *pen_cuda_stream;
 
 int pen_cuda_rmsnorm(pen_cuda_stream s, enum pen_elem elem,
                      const struct pen_heads *shape, const void *x, size_t ldx,
-                     const void *w, float eps, void *y, size_t ldy,
-                     float *rstd);
+                     const void *w, float w_plus, float eps, void *y,
+                     size_t ldy, float *rstd);
 int pen_cuda_rmsnorm_backward(pen_cuda_stream s, enum pen_elem elem,
                               const struct pen_heads *shape, const void *dy,
                               size_t lddy, enum pen_elem dy_elem,
                               const void *x, size_t ldx, const void *w,
-                              const float *rstd, void *dx, size_t lddx,
-                              bool accumulate, float *dw, float *partials);
+                              float w_plus, const float *rstd, void *dx,
+                              size_t lddx, bool accumulate, float *dw,
+                              float *partials);
+
+int pen_cuda_layernorm(pen_cuda_stream s, enum pen_elem elem, size_t rows,
+                       size_t dim, const void *x, const void *w, const void *b,
+                       float eps, void *y, float *mean, float *rstd);
+int pen_cuda_layernorm_backward(pen_cuda_stream s, enum pen_elem elem,
+                                size_t rows, size_t dim, const void *dy,
+                                enum pen_elem dy_elem, const void *x,
+                                const void *w, const float *mean,
+                                const float *rstd, void *dx, bool accumulate,
+                                float *dw, float *db, float *partials);
 
 /* [bits] */
 int pen_cuda_rope(pen_cuda_stream s, enum pen_elem elem,
-                  const struct pen_heads *shape, void *x, size_t ldx,
-                  const uint32_t *positions, const float *cosines,
+                  const struct pen_heads *shape, size_t rotary, void *x,
+                  size_t ldx, const uint32_t *positions, const float *cosines,
                   const float *sines, bool inverse);
 
 /* bf16: scores and probabilities pass through bf16 tensor cores. */
 int pen_cuda_attention(pen_cuda_stream s, enum pen_elem elem,
                        const struct pen_attention *a, const void *q,
                        const void *k, const void *v, void *o, float *lse);
+/* The cache: [capacity, kv_heads, dim].  o has pen_cuda_attention's bits. */
+int pen_cuda_attention_cached(pen_cuda_stream s, enum pen_elem elem,
+                              const struct pen_attention_cache *c,
+                              const void *q, const void *k, const void *v,
+                              void *keys, void *values, void *o);
 /* delta: work space, fp32 [heads, tokens]. */
 int pen_cuda_attention_backward(pen_cuda_stream s, enum pen_elem elem,
                                 const struct pen_attention *a, const void *q,
@@ -61,22 +77,30 @@ int pen_cuda_attention_backward(pen_cuda_stream s, enum pen_elem elem,
                                 const float *lse, const void *d_o,
                                 float *delta, void *dq, void *dk, void *dv);
 
-/* [bits] */
-int pen_cuda_swiglu(pen_cuda_stream s, enum pen_elem elem, size_t rows,
-                    size_t cols, const void *gate, const void *up, size_t ld,
-                    void *y);
-int pen_cuda_swiglu_backward(pen_cuda_stream s, enum pen_elem elem, size_t rows,
-                             size_t cols, const void *dy, const void *gate,
-                             const void *up, size_t ld, void *dgate, void *dup);
+/* [bits] both */
+int pen_cuda_glu(pen_cuda_stream s, enum pen_elem elem, enum pen_activation f,
+                 size_t rows, size_t cols, const void *gate, const void *up,
+                 size_t ld, void *y);
+int pen_cuda_glu_backward(pen_cuda_stream s, enum pen_elem elem,
+                          enum pen_activation f, size_t rows, size_t cols,
+                          const void *dy, const void *gate, const void *up,
+                          size_t ld, void *dgate, void *dup);
+
+/* [bits] both */
+int pen_cuda_softcap(pen_cuda_stream s, size_t rows, size_t cols, float cap,
+                     float *x, size_t ld);
+int pen_cuda_softcap_backward(pen_cuda_stream s, enum pen_elem elem,
+                              size_t rows, size_t cols, float cap,
+                              const float *y, size_t ld, void *d);
 
 /* [bits] both */
 int pen_cuda_embed(pen_cuda_stream s, enum pen_elem elem, const uint32_t *ids,
                    size_t tokens, size_t first_row, size_t rows, size_t dim,
-                   const void *table, void *x);
+                   float scale, const void *table, void *x);
 int pen_cuda_embed_backward(pen_cuda_stream s, enum pen_elem elem,
                             const uint32_t *ids, size_t tokens,
                             size_t first_row, size_t rows, size_t dim,
-                            const void *d, float *grad);
+                            float scale, const void *d, float *grad);
 
 /* [bits] */
 int pen_cuda_bias(pen_cuda_stream s, enum pen_elem elem, size_t rows,
@@ -85,9 +109,11 @@ int pen_cuda_bias_backward(pen_cuda_stream s, enum pen_elem elem, size_t rows,
                            size_t cols, const void *dy, size_t ld, float *db,
                            float *partials);
 
-/* [bits] */
+/* [bits] both */
 int pen_cuda_add(pen_cuda_stream s, enum pen_elem elem, size_t n,
                  const void *a, const void *b, void *y);
+int pen_cuda_add_f32(pen_cuda_stream s, enum pen_elem elem, size_t n,
+                     const float *x, void *y);
 
 int pen_cuda_xent_begin(pen_cuda_stream s, size_t tokens, float *stats);
 int pen_cuda_xent_add(pen_cuda_stream s, const struct pen_logits *shape,

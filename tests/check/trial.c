@@ -120,16 +120,19 @@ float trial_get(const struct trial *t, const void *array, size_t i)
              : ((const float *)array)[i];
 }
 
-static bool same(const struct trial_array *a, const struct trial_array *b,
-                 size_t i, float *ret_a, float *ret_b)
+float trial_result(const struct trial *t, size_t i, size_t j)
 {
-  float x = a->elem == PEN_ELEM_BF16
-                ? pen_bf16_to_f32(((const uint16_t *)data_of(a))[i])
-                : ((const float *)data_of(a))[i];
-  float y = b->elem == PEN_ELEM_BF16
-                ? pen_bf16_to_f32(((const uint16_t *)data_of(b))[i])
-                : ((const float *)data_of(b))[i];
-  if (b->elem == PEN_ELEM_BF16)
+  const struct trial_array *a = &t->arrays[i];
+  return a->elem == PEN_ELEM_BF16
+             ? pen_bf16_to_f32(((const uint16_t *)data_of(a))[j])
+             : ((const float *)data_of(a))[j];
+}
+
+static bool same(const struct trial *a, const struct trial *b, size_t i,
+                 size_t j, float *ret_a, float *ret_b)
+{
+  float x = trial_result(a, i, j), y = trial_result(b, i, j);
+  if (b->arrays[i].elem == PEN_ELEM_BF16)
     x = pen_bf16_to_f32(pen_bf16_from_f32(x));
   *ret_a = x;
   *ret_b = y;
@@ -148,7 +151,7 @@ void trial_assert_same(const struct trial *a, const struct trial *b,
     assert_int_equal(a->arrays[i].n, b->arrays[i].n);
     for (size_t j = 0; j < a->arrays[i].n; j++) {
       float x, y;
-      if (!same(&a->arrays[i], &b->arrays[i], j, &x, &y))
+      if (!same(a, b, i, j, &x, &y))
         fail_msg("%s: array %zu element %zu of %zu: %a is not %a", what, i, j,
                  a->arrays[i].n, (double)y, (double)x);
     }

@@ -47,6 +47,9 @@ float *trial_work_f32(struct trial *t, size_t n);
 /* Element i of an array of E as fp32. */
 float trial_get(const struct trial *t, const void *array, size_t i);
 
+/* Element j of array i as fp32. */
+float trial_result(const struct trial *t, size_t i, size_t j);
+
 /* Fails unless every result of b is, bit for bit, a's (rounded to bf16 where
  * only b's is bf16).  NaN equals NaN. */
 void trial_assert_same(const struct trial *a, const struct trial *b,
