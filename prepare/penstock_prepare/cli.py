@@ -13,6 +13,8 @@ from itertools import islice
 
 from penstock_prepare import PrepareError
 from penstock_prepare.files import is_records, resolve
+from penstock_prepare.gguf_file import TYPES as GGUF_TYPES
+from penstock_prepare.gguf_file import write_gguf
 from penstock_prepare.samples import Sample, Samples
 from penstock_prepare.serve import serve
 from penstock_prepare.show import first_line, show
@@ -53,6 +55,8 @@ def parser():
                    help="text on standard input to ids on standard output, no end token")
     p.add_argument("--decode", action="store_true",
                    help="ids on standard input to text on standard output")
+    p.add_argument("--gguf", choices=GGUF_TYPES, metavar="TYPE",
+                   help="the model of --tokenizer as a GGUF file for llama.cpp: F32, F16, BF16, Q8_0")
     p.add_argument("--serve", action="store_true",
                    help="answer requests on standard input, one a line (see serve.py)")
     return p
@@ -66,6 +70,10 @@ def check_usage(p, a):
             p.error("--encode, --decode and --serve take standard input and no files")
         if (a.chat_template and not a.serve) or a.assistant_only_loss or a.completion_only_loss:
             p.error("--encode and --decode take text and no conversations")
+        return
+    if a.gguf:
+        if a.data or not a.output:
+            p.error("--gguf writes a model to --output FILE and takes no data")
         return
     if not a.data:
         p.error("no data named")
@@ -206,6 +214,9 @@ def run(p, arguments):
         encode(arguments)
     elif arguments.decode:
         decode(arguments)
+    elif arguments.gguf:
+        say(write_gguf(arguments.tokenizer, Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos),
+                       arguments.gguf, arguments.output))
     elif arguments.serve:
         serve(lambda: Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos),
               arguments.chat_template)

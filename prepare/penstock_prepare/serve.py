@@ -96,9 +96,9 @@ def serve(make_tokenizer, template_name):
     except (PrepareError, ImportError) as error:
         server, reply = None, {"error": str(error)}
     print(json.dumps(reply), flush=True)
-    for line in sys.stdin if server else ():
+    for line in sys.stdin.buffer if server else ():
         try:
             reply = server.answer(json.loads(line))
-        except (PrepareError, Refusal) as error:
+        except (PrepareError, Refusal, ValueError) as error:
             reply = {"error": " ".join(str(error).split())}
         print(json.dumps(reply), flush=True)

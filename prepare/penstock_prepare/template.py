@@ -78,7 +78,7 @@ class Template:
         from jinja2 import TemplateError
 
         self.name = name
-        self._source = source
+        self.source = source
         self.has_generation = bool(GENERATION_TAG.search(source))
         self._tokens = tokens
         try:
@@ -89,7 +89,7 @@ class Template:
     def save(self, path):
         """Writes the template's source to a file."""
         with open(path, "w", encoding="utf-8", newline="") as file:
-            file.write(self._source)
+            file.write(self.source)
 
     def render(self, messages, tools=None, add_generation_prompt=False):
         """(text, spans of what the assistant wrote, in characters)."""

@@ -128,6 +128,10 @@ class Tokenizer:
         """The text of one token in the vocabulary; None if there is none."""
         return self._tokenizer.id_to_token(number)
 
+    def added_tokens(self):
+        """Tokens that are no part of the model's own vocabulary, by number."""
+        return self._tokenizer.get_added_tokens_decoder()
+
     def template(self, asked):
         """The chat template --chat-template names, or the model's; None if neither."""
         tokens = {key: token for key in TOKEN_NAMES if (token := self._token(key)) is not None}

@@ -18,6 +18,7 @@ enum pen_config_dtype {
   PEN_CONFIG_DTYPE_AUTO,
   PEN_CONFIG_DTYPE_BF16,
   PEN_CONFIG_DTYPE_FP32,
+  PEN_CONFIG_DTYPE_FP16, /* export alone */
 };
 
 enum pen_config_schedule {
@@ -114,6 +115,10 @@ struct pen_config {
   /* init */
   uint64_t vocab_size; /* or PEN_CONFIG_AUTO */
   bool untie;
+
+  /* export */
+  bool with_optimizer;
+  char *gguf; /* number format; NULL: no such file */
 
   /* generate */
   char *prompt, *system, *stop;

@@ -23,6 +23,8 @@ static const struct pen_verb verbs[] = {
     pen_verb_eval },
   { "generate", PEN_VERB_GENERATE, "text from a model", NULL,
     pen_verb_generate },
+  { "export", PEN_VERB_EXPORT, "a model directory for others out of a run, a "
+    "checkpoint or a model", "path", pen_verb_export },
   { "init", PEN_VERB_INIT, "make a new model with random weights from a "
     "config.json", "model-config", pen_verb_init },
   { "inspect", PEN_VERB_INSPECT, "look into a model, a config, a safetensors or "

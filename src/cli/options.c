@@ -36,8 +36,9 @@
 #define P PEN_VERB_PLAN
 #define D PEN_VERB_DOCTOR
 #define B PEN_VERB_BENCH
+#define X PEN_VERB_EXPORT
 #define COMPUTES (T | E | G | P)
-#define ALL (T | E | G | N | I | V | P | D | B)
+#define ALL (T | E | G | N | I | V | P | D | B | X)
 
 #define WORDS(name) static const struct pen_option_word name[]
 
@@ -61,10 +62,14 @@ WORDS(dtype_words) = {
   { "auto", PEN_CONFIG_DTYPE_AUTO },
   { "bf16", PEN_CONFIG_DTYPE_BF16 },
   { "fp32", PEN_CONFIG_DTYPE_FP32 },
+  { "fp16", PEN_CONFIG_DTYPE_FP16 },
   { 0 },
 };
 WORDS(gemm_words) = {
   { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 }, { 0 },
+};
+WORDS(gguf_words) = {
+  { "F32", 0 }, { "F16", 0 }, { "BF16", 0 }, { "Q8_0", 0 }, { 0 },
 };
 WORDS(bench_words) = {
   { "memory", 0 }, { "gemm", 0 }, { "adam", 0 }, { "nvme", 0 }, { "tiers", 0 },
@@ -130,6 +135,7 @@ WORDS(recompute_words) = {
 #define NUMERICS "numerics (what may change the numbers; fixed at a run's start)"
 #define PLACEMENT "placement (never changes the numbers)"
 #define SAMPLING "sampling"
+#define EXPORT "export"
 #define DESCRIBED "a described machine (no part of it need be there)"
 
 /* name, aliases, letter, type and field, default, words, min, max,
@@ -146,12 +152,12 @@ static const struct pen_option table[] = {
   { "resume", NULL, 0, BOOL(resume), NULL, NULL, 0, 0,
     T, 0, NULL, NULL, "go on from the newest committed state, or start where there is none" },
   { "overwrite", "overwrite-output-dir", 0, BOOL(overwrite), NULL, NULL, 0, 0,
-    T | N, 0, NULL, NULL, "replace what the output directory holds" },
+    T | N | X, 0, NULL, NULL, "replace what the output directory holds" },
   { "dry-run", NULL, 0, BOOL(dry_run), NULL, NULL, 0, 0,
     T, 0, NULL, NULL, "print the plan (bytes per tier) and stop" },
 
   { "path", NULL, 0, STRING(path), NULL, NULL, 0, 0,
-    I | V, I | V, DATA, "PATH", "model directory or file to look into" },
+    I | V | X, I | V | X, DATA, "PATH", "model directory or file to look into; of export a run too" },
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
   { "bench", NULL, 0, STRING(bench), NULL, bench_words, 0, 0,
@@ -179,14 +185,14 @@ static const struct pen_option table[] = {
   { "completion-only-loss", NULL, 0, BOOL(completion_only_loss), NULL, NULL, 0, 0,
     T | E | P, 0, DATA, NULL, "only the completion of a record is a target" },
   { "lenient", NULL, 0, BOOL(lenient), NULL, NULL, 0, 0,
-    COMPUTES | I | V, 0, DATA, NULL, "warn of bytes after the last tensor instead of refusing the file" },
+    COMPUTES | I | V | X, 0, DATA, NULL, "warn of bytes after the last tensor instead of refusing the file" },
   { "vocab-size", NULL, 0, U64(vocab_size), "auto", auto_words, 1, 0x1p31,
     N, 0, DATA, "N", "instead of the config's vocab_size" },
   { "untie", NULL, 0, BOOL(untie), NULL, NULL, 0, 0,
     ALL & ~(D | B), 0, DATA, NULL, "own weights for the head, not the embedding's" },
 
   { "output-dir", NULL, 'o', STRING(output_dir), NULL, NULL, 0, 0,
-    T | N, T | N, OUTPUT, "DIR", "directory of the run or of the new model" },
+    T | N | X, T | N | X, OUTPUT, "DIR", "directory of the run or of the new model" },
   { "output-format", NULL, 'o', ENUM(output_format), "text", format_words, 0, 0,
     E | G | I | V | P | D | B, 0, OUTPUT, NULL, "how results are printed; yaml: of plan; jsonl: bench, eval; md, csv: bench" },
   { "profile", "machine", 0, STRING(profile), NULL, NULL, 0, 0,
@@ -243,6 +249,11 @@ static const struct pen_option table[] = {
   { "seed", NULL, 0, U64(seed), "42", NULL, 0, 0,
     T | G | N | P, 0, TRAINING, NULL, "seed of order, initial weights and samples" },
 
+  { "with-optimizer", NULL, 0, BOOL(with_optimizer), NULL, NULL, 0, 0,
+    X, 0, EXPORT, NULL, "also exp_avg, exp_avg_sq and master_weights, as safetensors" },
+  { "gguf", NULL, 0, STRING(gguf), NULL, gguf_words, 0, 0,
+    X, 0, EXPORT, "TYPE", "also DIR/model-TYPE.gguf for llama.cpp" },
+
   { "prompt", NULL, 0, STRING(prompt), NULL, NULL, 0, 0,
     G, 0, SAMPLING, NULL, "text to go on from" },
   { "chat", NULL, 0, BOOL(chat), NULL, NULL, 0, 0,
@@ -263,7 +274,7 @@ static const struct pen_option table[] = {
     G, 0, SAMPLING, NULL, "draw from the fewest tokens that have this probability" },
 
   { "dtype", "torch-dtype", 0, ENUM(dtype), "auto", dtype_words, 0, 0,
-    COMPUTES | N, 0, NUMERICS, NULL, "of weights and activations; auto: as the model's files" },
+    COMPUTES | N | X, 0, NUMERICS, NULL, "of weights and activations; auto: as the model's files" },
   { "gemm", NULL, 0, STRING(gemm), "auto", gemm_words, 0, 0,
     COMPUTES, 0, NUMERICS, NULL, "library for matrix products" },
 

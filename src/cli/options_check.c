@@ -155,6 +155,9 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
     if (r < 0)
       return r;
   }
+  if (config->dtype == PEN_CONFIG_DTYPE_FP16 && verb != PEN_VERB_EXPORT)
+    return pen_error_set(-PEN_EUSAGE, "--dtype fp16 is for export; nothing is "
+                         "computed in it");
   if (config->require_simd && strcmp(config->isa, "scalar") == 0)
     return contradiction("--require-simd", "--isa scalar", "drop one");
   if (verb == PEN_VERB_BENCH && config->bench && strcmp(config->bench, "nvme") == 0 &&

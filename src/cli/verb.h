@@ -17,6 +17,7 @@ enum {
   PEN_VERB_PLAN = 1 << 6,
   PEN_VERB_DOCTOR = 1 << 7,
   PEN_VERB_BENCH = 1 << 8,
+  PEN_VERB_EXPORT = 1 << 9,
 };
 
 struct pen_verb {
@@ -33,6 +34,7 @@ struct pen_verb {
 /* Each in its own file verb_NAME.c; main.c's table holds those there are. */
 int pen_verb_train(const struct pen_config *config);
 int pen_verb_eval(const struct pen_config *config);
+int pen_verb_export(const struct pen_config *config);
 int pen_verb_generate(const struct pen_config *config);
 int pen_verb_init(const struct pen_config *config);
 int pen_verb_inspect(const struct pen_config *config);

@@ -1,0 +1,49 @@
+/* verb_export.c: `penstock export`. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "src/cli/verb.h"
+#include "src/data/prepare.h"
+#include "src/train/export.h"
+
+static const enum pen_file_dtype dtypes[] = {
+    [PEN_CONFIG_DTYPE_AUTO] = PEN_FILE_NONE,
+    [PEN_CONFIG_DTYPE_BF16] = PEN_FILE_BF16,
+    [PEN_CONFIG_DTYPE_FP32] = PEN_FILE_F32,
+    [PEN_CONFIG_DTYPE_FP16] = PEN_FILE_F16};
+
+/* DIR/model-TYPE.gguf beside the weights it is made of. */
+static int write_gguf(const char *dir, const char *type)
+{
+  char path[4096 + 64], note[1024];
+  snprintf(path, sizeof path, "%.4000s/model-%s.gguf", dir, type);
+  const char *const arguments[] = {"--tokenizer", dir,  "--gguf", type,
+                                   "--output",    path, NULL};
+  int rc = pen_prepare_run(arguments, note, sizeof note);
+  if (rc == 0)
+    pen_log_info("%s", note);
+  return rc;
+}
+
+int pen_verb_export(const struct pen_config *config)
+{
+  struct pen_export_settings s = {.from = config->path,
+                                  .to = config->output_dir,
+                                  .dtype = dtypes[config->dtype],
+                                  .with_optimizer = config->with_optimizer,
+                                  .overwrite = config->overwrite,
+                                  .lenient = config->lenient,
+                                  .untie = config->untie};
+  struct pen_export_result r;
+  int rc = pen_export(&s, &r);
+  if (rc < 0)
+    return rc;
+  pen_log_info("%s: %llu parameters of %s", s.to,
+               (unsigned long long)r.n_parameters, r.from);
+  if (s.with_optimizer)
+    pen_log_info("with the optimizer's state after step %llu",
+                 (unsigned long long)r.step);
+  return config->gguf ? write_gguf(s.to, config->gguf) : 0;
+}
