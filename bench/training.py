@@ -78,8 +78,11 @@ class Job:
              self.path("drive"), "--bench-size", str(bench_size), "--repeats", str(repeats))
 
     def plan(self, options):
-        return json.loads(call("plan", "--profile", self.path("profile.json"), "-o", "json",
-                               *options))
+        found = json.loads(call("plan", "--profile", self.path("profile.json"), "-o", "json",
+                                *options))
+        if not found["fits"]:
+            fail(f"the run does not fit: it needs {found['bytes']} bytes by tier")
+        return found
 
     def train(self, options, steps, enter=None):
         """Lines of the log, and the peak of resident memory in bytes.  enter: called
