@@ -14,7 +14,8 @@
 static const enum pen_guard always = PEN_GUARD_ALWAYS;
 
 struct span {
-  size_t first, count; /* micro-batches of a group */
+  size_t first, count; /* micro-batches of a group, or a part of them */
+  size_t slot;         /* of the first, among the slots of a group */
 };
 
 static uint32_t micro_at(struct span g, size_t j)
@@ -154,33 +155,40 @@ static void emit_forward_block(struct pen_emit *e, struct span g, size_t body)
 static void emit_head_forward(struct pen_emit *e, struct span g)
 {
   const struct pen_layout *l = e->l;
+  const uint32_t *stats = l->stats + g.slot, *head_in = l->head_in + g.slot;
   for (size_t j = 0; j < g.count; j++) {
-    pen_emit_renew(e, l->stats[j]);
+    pen_emit_renew(e, stats[j]);
     pen_emit_task(e, PEN_TASK_HEAD_BEGIN, PEN_LANE_COMPUTE, always, PEN_NONE,
                   micro_at(g, j));
-    pen_emit_write(e, l->stats[j]);
+    pen_emit_write(e, stats[j]);
   }
   for (size_t b = e->w->head_begin; b < e->w->head_end; b++) {
     update_before_use(e, b);
     uint32_t w = pen_move_weight(e, b);
+    uint32_t saved =
+        e->shape->kind == PEN_STEP_TRAIN ? l->head_saved[b] : PEN_NONE;
     for (size_t j = 0; j < g.count; j++) {
+      if (saved != PEN_NONE)
+        pen_emit_renew(e, saved);
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_FORWARD, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, micro_at(g, j));
       set_flops(e, task, pass_flops(e, b));
-      pen_emit_read(e, l->inputs[j]);
+      pen_emit_read(e, l->inputs[g.slot + j]);
       read_weight(e, b, w);
-      pen_emit_read(e, l->head_in[j]);
-      pen_emit_modify(e, l->stats[j]);
+      pen_emit_read(e, head_in[j]);
+      pen_emit_modify(e, stats[j]);
       use_work(e);
+      if (saved != PEN_NONE)
+        pen_emit_write(e, saved);
     }
   }
   for (size_t j = 0; j < g.count; j++) {
     uint32_t micro = micro_at(g, j);
     pen_emit_task(e, PEN_TASK_HEAD_LOSS, PEN_LANE_COMPUTE, always, PEN_NONE,
                   micro);
-    pen_emit_read(e, l->inputs[j]);
-    pen_emit_read(e, l->stats[j]);
+    pen_emit_read(e, l->inputs[g.slot + j]);
+    pen_emit_read(e, stats[j]);
     pen_emit_write_part(e, l->results_device, pen_layout_loss_offset(micro),
                         sizeof(double));
   }
@@ -248,35 +256,38 @@ static void modify_sum(struct pen_emit *e, size_t block, uint32_t sum)
 static void emit_head_backward(struct pen_emit *e, struct span g, bool last)
 {
   const struct pen_layout *l = e->l;
+  const uint32_t *dhead = l->dhead + g.slot, *d = l->d + g.slot;
   for (size_t b = e->w->head_begin; b < e->w->head_end; b++) {
-    uint32_t w = pen_move_weight(e, b);
+    uint32_t w = pen_move_weight(e, b), saved = l->head_saved[b];
     uint32_t sum = pen_move_sum_begin(e, b, g.first == 0);
     for (size_t j = 0; j < g.count; j++) {
       if (b == e->w->head_begin)
-        pen_emit_renew(e, l->dhead[j]);
+        pen_emit_renew(e, dhead[j]);
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_BACKWARD, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, micro_at(g, j));
-      set_flops(e, task, 3 * pass_flops(e, b));
-      pen_emit_read(e, l->inputs[j]);
+      set_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pass_flops(e, b));
+      pen_emit_read(e, l->inputs[g.slot + j]);
       read_weight(e, b, w);
-      pen_emit_read(e, l->head_in[j]);
-      pen_emit_read(e, l->stats[j]);
+      pen_emit_read(e, l->head_in[g.slot + j]);
+      pen_emit_read(e, l->stats[g.slot + j]);
       if (b == e->w->head_begin)
-        pen_emit_write(e, l->dhead[j]);
+        pen_emit_write(e, dhead[j]);
       else
-        pen_emit_modify(e, l->dhead[j]);
+        pen_emit_modify(e, dhead[j]);
       modify_sum(e, b, sum);
       use_work(e);
+      if (saved != PEN_NONE)
+        pen_emit_read(e, saved);
     }
     close_sum(e, b, sum, last);
   }
   for (size_t j = 0; j < g.count; j++) {
-    pen_emit_renew(e, l->d[j]);
+    pen_emit_renew(e, d[j]);
     pen_emit_task(e, PEN_TASK_HEAD_END, PEN_LANE_COMPUTE, always, PEN_NONE,
                   micro_at(g, j));
-    pen_emit_read(e, l->dhead[j]);
-    pen_emit_write(e, l->d[j]);
+    pen_emit_read(e, dhead[j]);
+    pen_emit_write(e, d[j]);
   }
 }
 
@@ -384,6 +395,23 @@ static void end_updates(struct pen_emit *e, bool commits)
   e->carry->pending = false;
 }
 
+/* Both passes over the head: all micro-batches of the group at once, so that
+ * weights move twice only; where logits are kept, one after the other. */
+static void emit_head(struct pen_emit *e, struct span g, bool commits)
+{
+  bool trains = e->shape->kind == PEN_STEP_TRAIN;
+  bool by_micro = trains && pen_layout_keeps_head(e->l, e->w);
+  size_t piece = by_micro ? 1 : g.count;
+  for (size_t j = 0; j < g.count; j += piece) {
+    struct span part = {g.first + j, piece, j};
+    emit_head_forward(e, part);
+    end_updates(e, commits);
+    if (trains)
+      emit_head_backward(e, part,
+                         part.first + part.count == e->shape->n_micros);
+  }
+}
+
 static void emit_group(struct pen_emit *e, struct span g, bool commits)
 {
   bool last = g.first + g.count == e->shape->n_micros;
@@ -392,14 +420,14 @@ static void emit_group(struct pen_emit *e, struct span g, bool commits)
   emit_gather(e, g);
   for (size_t body = 0; body < n_body; body++)
     emit_forward_block(e, g, body);
-  if (e->shape->kind == PEN_STEP_LOGITS)
+  if (e->shape->kind == PEN_STEP_LOGITS) {
     emit_head_logits(e, g);
-  else
-    emit_head_forward(e, g);
-  end_updates(e, commits);
+    end_updates(e, commits);
+  } else {
+    emit_head(e, g, commits);
+  }
   if (e->shape->kind != PEN_STEP_TRAIN)
     return;
-  emit_head_backward(e, g, last);
   for (size_t body = n_body; body-- > 0;)
     emit_backward_block(e, g, body, last);
   emit_scatter(e, g);
@@ -420,7 +448,7 @@ static void emit_groups(struct pen_emit *e, bool commits)
   if (trains)
     emit_zero_rows(e);
   for (size_t first = 0; first < n; first += group, e->group++) {
-    struct span g = {first, n - first < group ? n - first : group};
+    struct span g = {first, n - first < group ? n - first : group, 0};
     emit_group(e, g, commits);
   }
   if (trains)

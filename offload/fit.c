@@ -15,6 +15,7 @@ struct fitter {
   const struct pen_fit_limits *limits;
   struct pen_placement p;
   uint64_t tier_bytes[PEN_TIERS];
+  bool head_is_near; /* its weights are at home where compute reads */
 };
 
 static int measure(struct fitter *f)
@@ -25,6 +26,9 @@ static int measure(struct fitter *f)
     return rc;
   for (int t = 0; t < PEN_TIERS; t++)
     f->tier_bytes[t] = l.tier_bytes[t];
+  f->head_is_near = true;
+  for (size_t b = f->w->head_begin; b < f->w->head_end; b++)
+    f->head_is_near &= l.slots[l.weight_home[b]].tier == l.compute_tier;
   pen_layout_done(&l);
   return 0;
 }
@@ -123,6 +127,26 @@ static uint64_t held_activations(const struct fitter *f)
   return (f->w->act_bytes + PEN_SLOT_ALIGN) * n_body * f->w->n_micros_max;
 }
 
+/* What is left is for logits.  Not where several micro-batches of a group would
+ * then move the head's weights, or on a device of its own its sums, once each. */
+static int keep_logits(struct fitter *f)
+{
+  size_t n = f->w->head_end - f->w->head_begin;
+  bool moves_more =
+      f->p.group_size > 1 && !(f->wish->unified && f->head_is_near);
+  int rc = 0;
+  if (f->wish->inference || moves_more ||
+      f->wish->recompute_head_blocks != PEN_FIT_RECOMPUTE_AUTO)
+    return 0;
+  for (size_t again = 0; rc == 0 && again <= n; again++) {
+    f->p.recompute_head_blocks = again;
+    rc = measure(f);
+    if (fits(f))
+      break;
+  }
+  return rc;
+}
+
 static int relieve_device(struct fitter *f)
 {
   struct pen_placement *p = &f->p;
@@ -198,6 +222,7 @@ int pen_fit(const struct pen_workload *workload,
             .recompute_blocks =
                 wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO
                     ? 0 : wish->recompute_blocks,
+            .recompute_head_blocks = wish->recompute_head_blocks, /* AUTO: all */
             .tile_elems = wish->tile_elems,
             .weight_slots = wish->weight_slots,
             .gradient_slots = wish->gradient_slots,
@@ -216,6 +241,8 @@ int pen_fit(const struct pen_workload *workload,
     rc = relieve_host(&f);
   if (rc < 0)
     return rc;
+  if (fits(&f))
+    rc = keep_logits(&f);
   *ret_placement = f.p;
-  return fits(&f) ? 0 : no_fit(&f);
+  return rc < 0 ? rc : fits(&f) ? 0 : no_fit(&f);
 }

@@ -19,6 +19,7 @@ struct pen_fit_wish {
   enum pen_fit_place weights, gradients, state, activations;
   size_t group_size;       /* 0: auto */
   size_t recompute_blocks; /* PEN_FIT_RECOMPUTE_AUTO: none if that fits */
+  size_t recompute_head_blocks; /* AUTO: as few as fit */
   size_t tile_elems;
   size_t weight_slots, gradient_slots, tile_slots, activation_slots;
 };
@@ -31,7 +32,7 @@ struct pen_fit_limits {
 };
 
 /* Tries, in this order until the slots fit: everything as close as wished;
- * recompute in all blocks; activation checkpoints off the device, then weights
+ * recompute in the head, block by block; in all blocks; activation checkpoints off the device, then weights
  * off it block by block; on NVMe, if offered, state tile by tile, gradients,
  * weights block by block, activation checkpoints.  What was wished for by name
  * is never moved.  -PEN_ENOFIT: the text says by how many bytes in which tier,

@@ -120,6 +120,19 @@ static bool is_head(const struct pen_workload *w, size_t block)
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
+static bool keeps_head(const struct pen_placement *p,
+                       const struct pen_workload *w)
+{
+  return !p->inference &&
+         p->recompute_head_blocks < w->head_end - w->head_begin;
+}
+
+bool pen_layout_keeps_head(const struct pen_layout *layout,
+                           const struct pen_workload *workload)
+{
+  return keeps_head(&layout->placement, workload);
+}
+
 static void place_weights(struct maker *m)
 {
   struct pen_layout *l = m->l;
@@ -192,6 +205,12 @@ static void place_activations(struct maker *m)
       l->saved[i * group + j] =
           add_slot(m, "saved for backward", PEN_TIER_DEVICE, false,
                    w->blocks[w->body_begin + i].saved_bytes);
+  if (!keeps_head(p, w))
+    return;
+  for (size_t b = w->head_begin + p->recompute_head_blocks; b < w->head_end;
+       b++)
+    l->head_saved[b] = add_slot(m, "logits kept for backward", PEN_TIER_DEVICE,
+                                false, w->blocks[b].saved_bytes);
 }
 
 static void place_gradients(struct maker *m, bool several_groups)
@@ -203,6 +222,7 @@ static void place_gradients(struct maker *m, bool several_groups)
   if (p->inference)
     return;
   size_t sum_ring = 0, stored = 0, stored_nvme = 0, tile_grad = 0;
+  bool head_by_micro = keeps_head(p, w) && p->group_size > 1;
   for (size_t b = 0; b < w->n_blocks; b++) {
     size_t elems = w->blocks[b].elems;
     size_t bytes = aligned(elems * w->weight_elem_bytes);
@@ -220,7 +240,8 @@ static void place_gradients(struct maker *m, bool several_groups)
     bool waits_for_rows = is_rows(w, b) && is_head(w, b);
     if (computes && !waits_for_rows)
       stored = max_size(stored, bytes);
-    if (computes && (several_groups || waits_for_rows))
+    if (computes && (several_groups || waits_for_rows ||
+                     (head_by_micro && is_head(w, b))))
       l->partial_home[b] = add_slot(m, "gradient sums", PEN_TIER_HOST, true,
                                     elems * sizeof(float));
     if (computes && (!p->unified || l->partial_home[b] == PEN_NONE))
@@ -348,14 +369,14 @@ static int allocate(struct maker *m)
   size_t tiles = 0;
   for (size_t b = 0; b < w->n_blocks; b++)
     tiles += (w->blocks[b].elems + p->tile_elems - 1) / p->tile_elems;
-  m->max_slots = tiles + 4 * w->n_blocks + 2 * n_body * group + 8 * group +
+  m->max_slots = tiles + 5 * w->n_blocks + 2 * n_body * group + 8 * group +
                  2 * (p->weight_slots + p->activation_slots + p->tile_slots) +
                  3 * p->gradient_slots + 16;
   l->slots = calloc(m->max_slots, sizeof *l->slots);
   l->tiles = calloc(tiles ? tiles : 1, sizeof *l->tiles);
   l->block_tiles = slot_numbers(w->n_blocks + 1);
   uint32_t **per_block[] = {&l->weight_home, &l->grad_home, &l->partial_home,
-                            &l->rows_sum};
+                            &l->rows_sum, &l->head_saved};
   uint32_t **per_act[] = {&l->act_home, &l->saved};
   uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
                             &l->rows_x, &l->inputs, &l->inputs_host};
@@ -386,6 +407,9 @@ int pen_layout_init(struct pen_layout *ret_layout,
     p->group_size = workload->n_micros_max;
   if (p->recompute_blocks > n_body)
     p->recompute_blocks = n_body;
+  size_t n_head = workload->head_end - workload->head_begin;
+  if (p->recompute_head_blocks > n_head)
+    p->recompute_head_blocks = n_head;
   layout.compute_tier = p->unified ? PEN_TIER_HOST : PEN_TIER_DEVICE;
 
   struct maker m = {.l = &layout, .w = workload};
@@ -416,6 +440,7 @@ void pen_layout_done(struct pen_layout *layout)
   free(layout->rows_sum);
   free(layout->act_home);
   free(layout->saved);
+  free(layout->head_saved);
   free(layout->head_in);
   free(layout->d);
   free(layout->dhead);

@@ -56,6 +56,8 @@ struct pen_layout {
   uint32_t *rows_sum;     /* [n_blocks] host: fp32 sum of embedding rows */
   uint32_t *act_home;     /* [n_body * group] inputs of body blocks */
   uint32_t *saved;        /* [n_body * group] what backward need not recompute */
+  uint32_t *head_saved;   /* [n_blocks] the same of the head's blocks, for one
+                             micro-batch at a time */
   uint32_t *head_in, *d, *dhead, *stats; /* [group] */
   uint32_t *rows_x; /* [group] host end of the gathered rows */
   uint32_t *inputs, *inputs_host; /* [group] of each micro-batch; the same where
@@ -81,6 +83,10 @@ int pen_layout_init(struct pen_layout *ret_layout,
                     const struct pen_workload *workload,
                     const struct pen_placement *placement);
 void pen_layout_done(struct pen_layout *layout);
+
+/* Is anything kept between the head's two passes? */
+bool pen_layout_keeps_head(const struct pen_layout *layout,
+                           const struct pen_workload *workload);
 
 /* The results slots: losses per micro-batch, then non-finite counts per block,
  * then chunk sums of squares of all blocks. */

@@ -26,6 +26,10 @@ struct pen_placement {
   size_t group_size;       /* micro-batches through a block before the next */
   size_t recompute_blocks; /* body blocks, from the first, that recompute their
                               forward in backward */
+  size_t recompute_head_blocks; /* head blocks, from the first, that do so.
+                                   Where others keep theirs, a micro-batch
+                                   passes the head both ways before the next
+                                   one does: one of each is enough */
   size_t tile_elems;       /* multiple of PEN_NORM_CHUNK_ELEMS */
   size_t weight_slots, gradient_slots, tile_slots, activation_slots;
 };

@@ -59,8 +59,9 @@ static int do_head_forward(struct pen_run *run, const struct pen_task *t,
                            void *const *at)
 {
   struct pen_inputs in = {run->tables, at[0]};
+  void *saved = t->n_accesses > 5 ? at[5] : NULL;
   return model(run)->head_forward(model(run)->ctx, t->block, t->micro, &in,
-                                  at[1], at[2], at[3], at[4]);
+                                  at[1], at[2], at[3], saved, at[4]);
 }
 
 static int do_head_loss(struct pen_run *run, const struct pen_task *t,
@@ -74,8 +75,10 @@ static int do_head_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
   struct pen_inputs in = {run->tables, at[0]};
+  const void *saved = t->n_accesses > 7 ? at[7] : NULL;
   return model(run)->head_backward(model(run)->ctx, t->block, t->micro, &in,
-                                   at[1], at[2], at[3], at[4], at[5], at[6]);
+                                   at[1], at[2], at[3], saved, at[4], at[5],
+                                   at[6]);
 }
 
 static int do_head_end(struct pen_run *run, const struct pen_task *t,

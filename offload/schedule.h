@@ -43,10 +43,11 @@ enum pen_lane {
   X(BACKWARD, "backward")         /* r inputs, r w, r x, m d, m grad,   */   \
                                   /*   w work [, r saved]               */   \
   X(HEAD_BEGIN, "head begin")     /* w stats                            */   \
-  X(HEAD_FORWARD, "head forward") /* r inputs, r w, r x, m stats, w work */  \
+  X(HEAD_FORWARD, "head forward") /* r inputs, r w, r x, m stats,       */   \
+                                  /*   w work [, w saved]               */   \
   X(HEAD_LOSS, "head loss")       /* r inputs, r stats, w results(part) */   \
   X(HEAD_BACKWARD, "head backward") /* r inputs, r w, r x, r stats,     */   \
-                                  /*   m dx, m grad, w work             */   \
+                                  /*   m dx, m grad, w work [, r saved] */   \
   X(HEAD_END, "head end")         /* r dx, w d                          */   \
   X(HEAD_LOGITS, "logits")        /* r inputs, r w, r x, w logits, w work */ \
   X(SCATTER, "scatter")           /* r d(host), m rows sum(host)        */   \

@@ -31,7 +31,8 @@ struct pen_block {
   const struct pen_block_range *ranges; /* ascending, covering [0, elems) */
   size_t n_ranges;
   size_t saved_bytes; /* device bytes one micro-batch keeps for backward when
-                         not recomputed; 0 where nothing is (rows, head) */
+                         not recomputed: a head's block its logits; 0 where
+                         nothing is (rows, norm) */
   double forward_flops_per_token;
 };
 
@@ -111,19 +112,21 @@ struct pen_compute {
 
   /* Start of a micro-batch's softmax statistics. */
   int (*head_begin)(void *ctx, size_t micro, float *stats);
-  /* Adds one block of the vocabulary to the statistics. */
+  /* Adds one block of the vocabulary to the statistics.  saved: as in
+   * forward. */
   int (*head_forward)(void *ctx, size_t block, size_t micro,
                       const struct pen_inputs *in, const void *w,
-                      const void *x, float *stats, void *work);
+                      const void *x, float *stats, void *saved, void *work);
   /* Loss summed over the micro-batch's target tokens. */
   int (*head_loss)(void *ctx, size_t micro, const struct pen_inputs *in,
                    const float *stats, double *ret_loss);
   /* dx (+)= of this block (first block of the head overwrites);
-   * grad [elems] += dL/dw.  Gradients are of the SUMMED loss. */
+   * grad [elems] += dL/dw.  Gradients are of the SUMMED loss.  saved: as in
+   * backward. */
   int (*head_backward)(void *ctx, size_t block, size_t micro,
                        const struct pen_inputs *in, const void *w,
-                       const void *x, const float *stats, float *dx,
-                       float *grad, void *work);
+                       const void *x, const float *stats, const void *saved,
+                       float *dx, float *grad, void *work);
   /* d = dx rounded to the activations' dtype. */
   int (*head_end)(void *ctx, size_t micro, const float *dx, void *d);
   /* Fills this block's columns of the logits the caller asked for. */

@@ -308,6 +308,8 @@ static const struct pen_option table[] = {
     T | P, 0, PLACEMENT, NULL, "tiles in flight" },
   { "recompute", "gradient-checkpointing", 0, U64(recompute), "auto", recompute_words, 1, 1e6,
     T | P, 0, PLACEMENT, "N", "blocks whose forward is repeated in backward" },
+  { "recompute-logits", NULL, 0, U64(recompute_logits), "auto", recompute_words, 1, 1e6,
+    T | P, 0, PLACEMENT, "N", "blocks of the head whose logits are computed again in backward" },
   { "threads", "num-threads", 0, U64(threads), "auto", auto_words, 1, 9999,
     COMPUTES | B, 0, PLACEMENT, NULL, "compute threads" },
   { "update-threads", NULL, 0, U64(update_threads), "auto", auto_words, 1, 9999,

@@ -39,9 +39,11 @@ static void print_what(const struct pen_plan *plan)
          plan->trainer.train.set.sequences ? ""
                                            : ", every sequence full: no --data");
   printf("placement  %s memory, groups of %zu micro-batches, %zu of %zu blocks "
-         "recompute, %zu of %zu tiles of state on drives\n",
+         "recompute, %zu of %zu blocks of the head; %zu of %zu tiles of state "
+         "on drives\n",
          p->unified ? "one" : "discrete", p->group_size, p->recompute_blocks,
-         s->params->body_end - s->params->body_begin, s->layout.n_store_tiles,
+         s->params->body_end - s->params->body_begin, p->recompute_head_blocks,
+         s->params->head_end - s->params->head_begin, s->layout.n_store_tiles,
          s->layout.n_tiles);
 }
 
@@ -227,6 +229,8 @@ int pen_plan_print_json(const struct pen_plan *plan, uint64_t tbw, bool fits,
     pen_json_put_u64(&w, "group_size", s->layout.placement.group_size);
     pen_json_put_u64(&w, "recompute_blocks",
                      s->layout.placement.recompute_blocks);
+    pen_json_put_u64(&w, "recompute_head_blocks",
+                     s->layout.placement.recompute_head_blocks);
     pen_json_put_u64(&w, "tiles", s->layout.n_tiles);
     pen_json_put_u64(&w, "tiles_on_drives", s->layout.n_store_tiles);
     pen_json_put_u64(&w, "model_bytes", plan->model_bytes);
@@ -255,6 +259,15 @@ static int set_number(struct pen_options *options, const char *name,
                         PEN_OPTION_COMMAND_LINE);
 }
 
+static int set_recompute(struct pen_options *options, const char *name,
+                         size_t blocks)
+{
+  if (blocks)
+    return set_number(options, name, blocks);
+  return pen_option_set(options, pen_option_find(options, name), name, "none",
+                        PEN_OPTION_COMMAND_LINE);
+}
+
 int pen_plan_print_yaml(const struct pen_config *config,
                         const struct pen_plan *plan)
 {
@@ -264,11 +277,9 @@ int pen_plan_print_yaml(const struct pen_config *config,
   int rc = pen_option_copy(&options, config->options, &chosen, sizeof chosen);
   if (rc < 0)
     return rc;
-  if (p->recompute_blocks)
-    rc = set_number(&options, "recompute", p->recompute_blocks);
-  else
-    rc = pen_option_set(&options, pen_option_find(&options, "recompute"),
-                        "recompute", "none", PEN_OPTION_COMMAND_LINE);
+  rc = set_recompute(&options, "recompute", p->recompute_blocks);
+  if (rc == 0)
+    rc = set_recompute(&options, "recompute-logits", p->recompute_head_blocks);
   if (rc == 0)
     rc = set_number(&options, "group-size", p->group_size);
   if (rc == 0)

@@ -46,6 +46,11 @@ static size_t tile_elems(uint64_t bytes)
   return bytes ? (bytes + chunk - 1) / chunk * PEN_NORM_CHUNK_ELEMS : 0;
 }
 
+static size_t recompute_of(uint64_t blocks)
+{
+  return blocks == PEN_CONFIG_RECOMPUTE_AUTO ? PEN_FIT_RECOMPUTE_AUTO : blocks;
+}
+
 void pen_settings_machine(const struct pen_config *config,
                           struct pen_machine_settings *ret_machine)
 {
@@ -68,10 +73,9 @@ void pen_settings_machine(const struct pen_config *config,
                .state = place_of(config->offload_optimizer),
                .activations = place_of(config->offload_activations),
                .group_size = config->group_size,
-               .recompute_blocks =
-                   config->recompute == PEN_CONFIG_RECOMPUTE_AUTO
-                       ? PEN_FIT_RECOMPUTE_AUTO
-                       : config->recompute,
+               .recompute_blocks = recompute_of(config->recompute),
+               .recompute_head_blocks =
+                   recompute_of(config->recompute_logits),
                .tile_elems = tile_elems(config->tile_size),
                .weight_slots = config->weight_slots,
                .gradient_slots = config->gradient_slots,

@@ -198,11 +198,11 @@ static int head_begin(void *ctx, size_t micro, float *stats)
 
 static int head_forward(void *ctx, size_t block, size_t micro,
                         const struct pen_inputs *in, const void *w,
-                        const void *x, float *stats, void *work)
+                        const void *x, float *stats, void *saved, void *work)
 {
   struct pen_model *m = ctx;
   struct pen_head_call c = head_call(m, block, micro, in, w, x, work);
-  pen_head_forward(&c, stats);
+  pen_head_forward(&c, stats, saved);
   return pen_stream_take_status(&m->stream);
 }
 
@@ -218,12 +218,12 @@ static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
 
 static int head_backward(void *ctx, size_t block, size_t micro,
                          const struct pen_inputs *in, const void *w,
-                         const void *x, const float *stats, float *dx,
-                         float *grad, void *work)
+                         const void *x, const float *stats, const void *saved,
+                         float *dx, float *grad, void *work)
 {
   struct pen_model *m = ctx;
   struct pen_head_call c = head_call(m, block, micro, in, w, x, work);
-  pen_head_backward(&c, stats, dx, grad);
+  pen_head_backward(&c, stats, saved, dx, grad);
   return pen_stream_take_status(&m->stream);
 }
 

@@ -1,9 +1,8 @@
 /* head.c: logits chunk by chunk.
  *
  * Runs on the compute lane's thread; allocates nothing.  Invariant: chunks are
- * cut by constants, so every sum has one order.  Disadvantage: backward
- * computes the logits again, a third product where two would do if all logits
- * were kept. */
+ * cut by constants, so every sum has one order.  Disadvantage: logits that are
+ * kept are fp32, four bytes for each id and token. */
 #include "src/model/head.h"
 
 #define ALIGN ((size_t)64)
@@ -27,6 +26,11 @@ size_t pen_head_work_bytes(enum pen_elem elem, size_t hidden,
   size_t gathered = rows * hidden * pen_elem_bytes(elem);
   size_t most = logits + dlogits;
   return aligned(most > gathered ? most : gathered);
+}
+
+size_t pen_head_saved_bytes(size_t n_ids, size_t max_tokens)
+{
+  return n_ids * max_tokens * sizeof(float);
 }
 
 static const void *row(const struct pen_head_call *c, const void *x, size_t i)
@@ -59,12 +63,20 @@ static struct pen_logits chunk_shape(const struct pen_head_call *c, size_t id0,
   return shape;
 }
 
-void pen_head_forward(const struct pen_head_call *c, float *stats)
+/* Where a chunk's logits lie among those that are kept. */
+static size_t saved_at(const struct pen_head_call *c, size_t id0,
+                       const struct pen_logits *chunk)
 {
-  float *logits = c->work;
+  return id0 * c->tokens + chunk->first_token * chunk->cols;
+}
+
+void pen_head_forward(const struct pen_head_call *c, float *stats,
+                      float *saved)
+{
   for (size_t id0 = 0; id0 < c->n_ids; id0 += PEN_HEAD_CHUNK_IDS)
     for (size_t t0 = 0; t0 < c->tokens; t0 += PEN_HEAD_CHUNK_TOKENS) {
       struct pen_logits shape = chunk_shape(c, id0, t0);
+      float *logits = saved ? saved + saved_at(c, id0, &shape) : c->work;
       logits_of(c, row(c, c->x, t0), shape.rows, id0, shape.cols, logits,
                 shape.ld);
       c->ops->xent_add(c->stream, &shape, logits, stats);
@@ -72,18 +84,19 @@ void pen_head_forward(const struct pen_head_call *c, float *stats)
 }
 
 void pen_head_backward(const struct pen_head_call *c, const float *stats,
-                       float *dx, float *grad)
+                       const float *saved, float *dx, float *grad)
 {
   enum pen_elem elem = c->ops->elem;
   size_t rows_max = min_size(c->tokens, PEN_HEAD_CHUNK_TOKENS);
-  float *logits = c->work;
   void *g = (char *)c->work +
             aligned(rows_max * PEN_HEAD_CHUNK_IDS * sizeof(float));
   for (size_t id0 = 0; id0 < c->n_ids; id0 += PEN_HEAD_CHUNK_IDS)
     for (size_t t0 = 0; t0 < c->tokens; t0 += PEN_HEAD_CHUNK_TOKENS) {
       struct pen_logits shape = chunk_shape(c, id0, t0);
       const void *x = row(c, c->x, t0);
-      logits_of(c, x, shape.rows, id0, shape.cols, logits, shape.ld);
+      const float *logits = saved ? saved + saved_at(c, id0, &shape) : c->work;
+      if (!saved)
+        logits_of(c, x, shape.rows, id0, shape.cols, c->work, shape.ld);
       c->ops->xent_backward(c->stream, &shape, logits, stats, g);
       struct pen_gemm to_x = {
           .m = shape.rows, .n = c->hidden, .k = shape.cols,

@@ -1,5 +1,6 @@
-/* head.h: output head and cross-entropy, a block of the vocabulary at a time;
- * at most a chunk of tokens times a chunk of ids of logits exists at once. */
+/* head.h: output head and cross-entropy, a block of the vocabulary at a time,
+ * in chunks of tokens times chunks of ids; logits are kept where there is
+ * room. */
 #ifndef PEN_SRC_MODEL_HEAD_H
 #define PEN_SRC_MODEL_HEAD_H
 
@@ -28,12 +29,18 @@ struct pen_head_call {
 size_t pen_head_work_bytes(enum pen_elem elem, size_t hidden,
                            size_t max_tokens);
 
-/* Adds the block's logits to stats (ops.h, [PEN_XENT_ROWS, T]). */
-void pen_head_forward(const struct pen_head_call *c, float *stats);
+/* Of the logits of a block: fp32, chunk after chunk. */
+size_t pen_head_saved_bytes(size_t n_ids, size_t max_tokens);
 
-/* dx [T, C] (+)= g W; grad [n_ids, C] += g^T x; g = softmax - one-hot. */
+/* Adds the block's logits to stats (ops.h, [PEN_XENT_ROWS, T]).  saved:
+ * pen_head_saved_bytes to keep them in, or NULL. */
+void pen_head_forward(const struct pen_head_call *c, float *stats,
+                      float *saved);
+
+/* dx [T, C] (+)= g W; grad [n_ids, C] += g^T x; g = softmax - one-hot.
+ * saved: what forward kept; NULL: computed again, the same bits. */
 void pen_head_backward(const struct pen_head_call *c, const float *stats,
-                       float *dx, float *grad);
+                       const float *saved, float *dx, float *grad);
 
 /* Column first_id on of logits [n_rows, ld] = x[rows] W^T. */
 void pen_head_logits(const struct pen_head_call *c, const uint32_t *rows,

@@ -162,10 +162,13 @@ static void fill_workload(struct pen_model *m)
   const struct pen_model_config *config = &m->params->config;
   size_t tokens = o->max_tokens, hidden = config->hidden_size;
   struct pen_workload *w = &m->workload;
-  for (size_t i = 0; i < m->params->n_blocks; i++)
-    m->params->blocks[i].saved_bytes =
-        m->params->infos[i].kind == PEN_BLOCK_LAYER ? m->layer.saved_bytes : 0;
   pen_params_workload(m->params, w);
+  for (size_t i = 0; i < w->n_blocks; i++)
+    m->params->blocks[i].saved_bytes =
+        i >= w->head_begin && i < w->head_end
+            ? pen_head_saved_bytes(m->params->infos[i].rows_valid, tokens)
+        : m->params->infos[i].kind == PEN_BLOCK_LAYER ? m->layer.saved_bytes
+                                                      : 0;
   w->weight_elem_bytes = pen_elem_bytes(o->elem);
   w->n_micros_max = o->max_micros;
   w->act_bytes = tokens * hidden * pen_elem_bytes(o->elem);

@@ -177,11 +177,14 @@ static void print_start(const struct pen_trainer *t)
                  100 * (double)counts->n_inputs /
                      ((double)t->train.order.n_sequences * t->set.max_length));
   pen_log_info("placement: %s memory, groups of %zu micro-batches, %zu of %zu "
-               "blocks recompute, %zu of %zu tiles of state on drives",
+               "blocks recompute, %zu of %zu blocks of the head; %zu of %zu tiles "
+               "of state on drives",
                p->unified ? "one" : "discrete",
                s->layout.placement.group_size,
                s->layout.placement.recompute_blocks,
                s->params->body_end - s->params->body_begin,
+               s->layout.placement.recompute_head_blocks,
+               s->params->head_end - s->params->head_begin,
                s->layout.n_store_tiles, s->layout.n_tiles);
   print_search(s);
   if (s->engine) {

@@ -95,7 +95,8 @@ def too_little_is_refused_with_the_numbers(folder):
 @test
 def the_bytes_too_few_are_exact(folder):
     """With as many more as were asked for, it runs; with one less, it does not."""
-    args = JOB.args(f"{folder}/run", "--max-steps", "2", "--recompute", "none", "--group-size", "1")
+    args = JOB.args(f"{folder}/run", "--max-steps", "2", "--recompute", "none",
+                    "--recompute-logits", "none", "--group-size", "1")
     planned = tier_bytes(succeed(*args, "--dry-run"), "host")
     fail(3, "bytes", *args, "--host-memory", planned - 1)
     succeed(*args, "--host-memory", planned)

@@ -120,7 +120,7 @@ void driver_set_cached(struct driver *d, size_t first, size_t n,
 /* What one micro-batch needs on its way. */
 struct pass {
   void **acts;  /* [body blocks + 1]: input of each, output of the last */
-  void **saved; /* [body blocks]; NULL entries: recompute */
+  void **saved; /* [n_blocks]; NULL entries: recompute */
   float *stats;
   void *work;
   struct pen_inputs in;
@@ -133,7 +133,10 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   size_t n = w->body_end - w->body_begin;
   double loss;
   p->acts = calloc(n + 1, sizeof *p->acts);
-  p->saved = calloc(n, sizeof *p->saved);
+  p->saved = calloc(w->n_blocks, sizeof *p->saved);
+  for (size_t b = 0; b < w->n_blocks; b++)
+    if (!d->options.recompute && w->blocks[b].saved_bytes)
+      p->saved[b] = buffer(w->blocks[b].saved_bytes);
   p->stats = buffer(w->stats_bytes);
   p->work = buffer(w->work_bytes);
   void *inputs = buffer(w->inputs_bytes);
@@ -145,15 +148,13 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   for (size_t i = 0; i < n; i++) {
     size_t b = w->body_begin + i;
     p->acts[i + 1] = buffer(w->act_bytes);
-    if (!d->options.recompute && w->blocks[b].saved_bytes)
-      p->saved[i] = buffer(w->blocks[b].saved_bytes);
     test_ok(c->forward(c->ctx, b, micro, &p->in, d->weights[b], p->acts[i],
-                       p->acts[i + 1], p->saved[i], p->work));
+                       p->acts[i + 1], p->saved[b], p->work));
   }
   test_ok(c->head_begin(c->ctx, micro, p->stats));
   for (size_t b = w->head_begin; b < w->head_end; b++) {
     test_ok(c->head_forward(c->ctx, b, micro, &p->in, d->weights[b],
-                            p->acts[n], p->stats, p->work));
+                            p->acts[n], p->stats, p->saved[b], p->work));
     if (d->options.logits)
       test_ok(c->head_logits(c->ctx, b, micro, &p->in, d->weights[b],
                              p->acts[n], d->logits, p->work));
@@ -171,13 +172,14 @@ static void backward(struct driver *d, size_t micro, struct pass *p)
   void *grad = buffer(w->act_bytes);
   for (size_t b = w->head_begin; b < w->head_end; b++)
     test_ok(c->head_backward(c->ctx, b, micro, &p->in, d->weights[b],
-                             p->acts[n], p->stats, dx, d->grads[b], p->work));
+                             p->acts[n], p->stats, p->saved[b], dx,
+                             d->grads[b], p->work));
   test_ok(c->head_end(c->ctx, micro, dx, grad));
   for (size_t i = n; i-- > 0;) {
     size_t b = w->body_begin + i;
     memset(p->work, 0xff, w->work_bytes);
     test_ok(c->backward(c->ctx, b, micro, &p->in, d->weights[b],
-                        p->acts[i], p->saved[i], grad, d->grads[b], p->work));
+                        p->acts[i], p->saved[b], grad, d->grads[b], p->work));
   }
   for (size_t b = w->rows_begin; b < w->rows_end; b++)
     test_ok(c->scatter(c->ctx, b, micro, grad, d->grads[b]));
@@ -190,8 +192,8 @@ static void pass_free(struct driver *d, struct pass *p)
   size_t n = d->workload->body_end - d->workload->body_begin;
   for (size_t i = 0; i <= n; i++)
     free(p->acts[i]);
-  for (size_t i = 0; i < n; i++)
-    free(p->saved[i]);
+  for (size_t b = 0; b < d->workload->n_blocks; b++)
+    free(p->saved[b]);
   free(p->acts);
   free(p->saved);
   free(p->stats);

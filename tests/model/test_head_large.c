@@ -68,52 +68,86 @@ static void check(const struct large *l, double loss)
   }
 }
 
-static void run(size_t tokens, size_t vocab)
+/* Both passes; saved: pen_head_saved_bytes, or NULL. */
+static double run(struct large *l, float *saved)
 {
-  struct large l;
+  size_t tokens = l->tokens, vocab = l->vocab;
   struct pen_stream s = {.isa = pen_isa_detect(), .gemm = &pen_gemm_reference};
   const struct pen_ops *ops = pen_ops_host(s.isa, PEN_ELEM_F32);
   double loss;
-  fill(&l, tokens, vocab);
   test_ok(pen_pool_create(2, "large", &s.pool));
   s.scratch = aligned_alloc(64, 2 * PEN_STREAM_SCRATCH_BYTES);
   size_t bytes = pen_head_work_bytes(PEN_ELEM_F32, DIM, tokens);
   struct pen_head_call c = {
       .ops = ops, .stream = &s, .hidden = DIM, .n_ids = vocab,
-      .is_first = true, .tokens = tokens, .targets = l.targets, .w = l.w,
-      .x = l.x, .work = aligned_alloc(64, bytes)};
-  ops->xent_begin(&s, tokens, l.stats);
-  pen_head_forward(&c, l.stats);
-  ops->xent_loss(&s, tokens, l.targets, l.stats, &loss);
-  pen_head_backward(&c, l.stats, l.dx, l.grad);
+      .is_first = true, .tokens = tokens, .targets = l->targets, .w = l->w,
+      .x = l->x, .work = aligned_alloc(64, bytes)};
+  ops->xent_begin(&s, tokens, l->stats);
+  pen_head_forward(&c, l->stats, saved);
+  ops->xent_loss(&s, tokens, l->targets, l->stats, &loss);
+  pen_head_backward(&c, l->stats, saved, l->dx, l->grad);
   test_ok(pen_stream_take_status(&s));
-  check(&l, loss);
   pen_pool_free(&s.pool);
   free(s.scratch);
   free(c.work);
-  free(l.x);
-  free(l.w);
-  free(l.dx);
-  free(l.grad);
-  free(l.stats);
-  free(l.targets);
+  return loss;
+}
+
+static void release(struct large *l)
+{
+  free(l->x);
+  free(l->w);
+  free(l->dx);
+  free(l->grad);
+  free(l->stats);
+  free(l->targets);
+}
+
+static void run_and_check(size_t tokens, size_t vocab)
+{
+  struct large l;
+  fill(&l, tokens, vocab);
+  check(&l, run(&l, NULL));
+  release(&l);
+}
+
+/* Several chunks each way, the last ones not full; every logit another one. */
+static void test_kept_logits(void **state)
+{
+  enum { TOKENS = 2060, VOCAB = 4107 };
+  float *saved = malloc(pen_head_saved_bytes(VOCAB, TOKENS));
+  struct large kept, again;
+  (void)state;
+  fill(&kept, TOKENS, VOCAB);
+  fill(&again, TOKENS, VOCAB);
+  for (size_t t = 0; t < TOKENS; t++)
+    kept.x[t * DIM + 1] = again.x[t * DIM + 1] = (float)t / TOKENS;
+  for (size_t v = 0; v < VOCAB; v++)
+    kept.w[v * DIM + 1] = again.w[v * DIM + 1] = (float)v / VOCAB;
+  assert_true(run(&kept, saved) == run(&again, NULL));
+  assert_memory_equal(kept.dx, again.dx, TOKENS * DIM * sizeof(float));
+  assert_memory_equal(kept.grad, again.grad, VOCAB * DIM * sizeof(float));
+  release(&kept);
+  release(&again);
+  free(saved);
 }
 
 static void test_above_2_31(void **state)
 {
   assert_true((size_t)16400 * 131072 > (size_t)1 << 31);
-  run(16400, 131072);
+  run_and_check(16400, 131072);
 }
 
 static void test_above_2_32(void **state)
 {
   assert_true((size_t)17000 * 252700 > (size_t)1 << 32);
-  run(17000, 252700);
+  run_and_check(17000, 252700);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_kept_logits),
       cmocka_unit_test(test_above_2_31),
       cmocka_unit_test(test_above_2_32),
   };

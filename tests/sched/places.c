@@ -13,6 +13,7 @@ struct pen_placement places_plain(void)
                                 .state_host_bytes = PEN_ALL_BYTES,
                                 .activations_host_bytes = PEN_ALL_BYTES,
                                 .group_size = 1,
+                                .recompute_head_blocks = SIZE_MAX,
                                 .tile_elems = 4 * PEN_NORM_CHUNK_ELEMS,
                                 .weight_slots = 2,
                                 .gradient_slots = 2,
@@ -35,6 +36,7 @@ struct pen_placement places_random(uint64_t seed, uint64_t n)
   p.activations_host_bytes = BUDGET(64 << 10);
   p.group_size = DRAW(6);
   p.recompute_blocks = DRAW(6);
+  p.recompute_head_blocks = DRAW(5);
   p.tile_elems = (1 + DRAW(3)) * PEN_NORM_CHUNK_ELEMS;
   p.weight_slots = 1 + DRAW(3);
   p.gradient_slots = 1 + DRAW(3);

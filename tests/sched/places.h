@@ -8,7 +8,7 @@
 /* The seed of this test run: PEN_SEED or a fixed one; printed. */
 uint64_t places_seed(void);
 
-/* A random mix of tiers, rings, groups, tiles and recompute; n: which one. */
+/* A random mix of tiers, rings, groups, tiles and recompute of both kinds; n: which one. */
 struct pen_placement places_random(uint64_t seed, uint64_t n);
 
 /* Everything in RAM, one memory: the placement all others are compared with. */

@@ -9,6 +9,7 @@ static struct pen_fit_wish plain_wish(void)
 {
   return (struct pen_fit_wish){.unified = true,
                                .recompute_blocks = PEN_FIT_RECOMPUTE_AUTO,
+                               .recompute_head_blocks = PEN_FIT_RECOMPUTE_AUTO,
                                .tile_elems = PEN_NORM_CHUNK_ELEMS,
                                .weight_slots = 2,
                                .gradient_slots = 2,
@@ -37,6 +38,7 @@ static void test_enough_memory_moves_nothing(void **state)
   struct pen_placement p;
   test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
   assert_int_equal(p.recompute_blocks, 0);
+  assert_int_equal(p.recompute_head_blocks, 0);
   assert_int_equal(bytes_of(&toy, &p, PEN_TIER_NVME), 0);
   assert_int_equal(bytes_of(&toy, &p, PEN_TIER_DEVICE), 0);
 }
@@ -71,6 +73,40 @@ static void test_every_limit_is_kept(void **state)
   }
   assert_true(fitted > 10);
   assert_true(spilled > 0);
+}
+
+/* Kept logits go first, block by block, and before anything else does. */
+static void test_logits_go_first(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, true, 3);
+  size_t n = toy.workload.head_end - toy.workload.head_begin;
+  for (size_t b = toy.workload.head_begin; b < toy.workload.head_end; b++)
+    toy.blocks[b].saved_bytes = 1 << 20;
+  struct pen_fit_wish wish = plain_wish();
+  struct pen_fit_limits limits = {.host_bytes = PEN_ALL_BYTES,
+                                  .has_nvme = true};
+  struct pen_placement p;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  uint64_t all = bytes_of(&toy, &p, PEN_TIER_HOST);
+  for (size_t missing = 0; missing <= n; missing++) {
+    limits.host_bytes = all - ((uint64_t)missing << 20);
+    test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+    assert_int_equal(p.recompute_head_blocks, missing);
+    assert_int_equal(p.recompute_blocks, 0);
+    assert_int_equal(bytes_of(&toy, &p, PEN_TIER_NVME), 0);
+  }
+  /* Where the head's weights come from a drive, a group's micro-batches pass
+   * it together. */
+  limits.host_bytes = PEN_ALL_BYTES;
+  wish.weights = PEN_FIT_NVME;
+  wish.group_size = 3;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_true(p.recompute_head_blocks >= n);
+  wish.group_size = 1;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_int_equal(p.recompute_head_blocks, 0);
 }
 
 static void test_without_drives_it_says_so(void **state)
@@ -152,6 +188,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_enough_memory_moves_nothing),
       cmocka_unit_test(test_every_limit_is_kept),
+      cmocka_unit_test(test_logits_go_first),
       cmocka_unit_test(test_without_drives_it_says_so),
       cmocka_unit_test(test_a_wish_is_not_moved),
       cmocka_unit_test(test_a_small_device_holds_what_it_can),

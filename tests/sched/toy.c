@@ -139,14 +139,18 @@ static float dot(const float *w, const float *x, size_t n)
 
 static int head_forward(void *ctx, size_t block, size_t micro,
                         const struct pen_inputs *in, const void *w,
-                        const void *x, float *stats, void *work)
+                        const void *x, float *stats, void *saved, void *work)
 {
   struct toy *toy = ctx;
   (void)micro;
   memset(work, 0xff, toy->workload.work_bytes);
-  for (size_t t = 0; t < TOKENS; t++)
-    stats[t] = stats[t] * 0.9f + told(in, t) + dot(w, (const float *)x + t * WIDTH,
-                                     toy->blocks[block].elems);
+  for (size_t t = 0; t < TOKENS; t++) {
+    float logit =
+        dot(w, (const float *)x + t * WIDTH, toy->blocks[block].elems);
+    stats[t] = stats[t] * 0.9f + told(in, t) + logit;
+    if (saved)
+      ((float *)saved)[t] = logit;
+  }
   return 0;
 }
 
@@ -164,8 +168,8 @@ static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
 
 static int head_backward(void *ctx, size_t block, size_t micro,
                          const struct pen_inputs *in, const void *w,
-                         const void *x, const float *stats, float *dx,
-                         float *grad, void *work)
+                         const void *x, const float *stats, const void *saved,
+                         float *dx, float *grad, void *work)
 {
   struct toy *toy = ctx;
   const float *weights = w, *input = x;
@@ -174,7 +178,9 @@ static int head_backward(void *ctx, size_t block, size_t micro,
   if (block == toy->workload.head_begin)
     memset(dx, 0, ACT * sizeof *dx);
   for (size_t t = 0; t < TOKENS; t++) {
-    float s = stats[t] / (1.0f + fabsf(stats[t]));
+    float logit = saved ? ((const float *)saved)[t]
+                        : dot(w, input + t * WIDTH, toy->blocks[block].elems);
+    float s = (stats[t] - 0.5f * logit) / (1.0f + fabsf(stats[t]));
     for (size_t k = 0; k < toy->blocks[block].elems; k++) {
       grad[k] += (s + told(in, t)) * input[t * WIDTH + k % WIDTH] * 0.1f;
       dx[t * WIDTH + k % WIDTH] += s * weights[k] * 0.1f;
@@ -243,8 +249,10 @@ void toy_init(struct toy *toy, bool tied, size_t n_micros_max)
     toy->blocks[b].saved_bytes = ACT * sizeof(float);
   }
   w->body_end = w->head_begin = b;
-  for (size_t i = 0; i < 3; i++, b++)
+  for (size_t i = 0; i < 3; i++, b++) {
     toy->blocks[b].elems = row_elems;
+    toy->blocks[b].saved_bytes = TOKENS * sizeof(float);
+  }
   w->head_end = w->n_blocks = b;
   if (tied) {
     w->rows_begin = w->head_begin;
