@@ -70,11 +70,11 @@ struct pen_ops {
   void (*attention)(struct pen_stream *s, const struct pen_attention *a,
                     const void *q, const void *k, const void *v, void *o,
                     float *lse);
-  /* delta: workspace, fp32 [heads, tokens]. */
+  /* work: fp32 [tokens, pen_attention_work_per_token]. */
   void (*attention_backward)(struct pen_stream *s,
                              const struct pen_attention *a, const void *q,
                              const void *k, const void *v, const void *o,
-                             const float *lse, const void *d_o, float *delta,
+                             const float *lse, const void *d_o, float *work,
                              void *dq, void *dk, void *dv);
 
   /* Puts k and v of the new tokens into the cache and attends over all of it;

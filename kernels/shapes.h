@@ -40,6 +40,20 @@ struct pen_attention {
   size_t ldd;                /* of dq, dk and dv */
 };
 
+/* The host's backward cuts the keys into spans that begin at these parts of 128
+ * of all tiles of tokens: a causal triangle in four equal areas.  Each has its
+ * own sum of dq, for the tokens from its begin on. */
+enum { PEN_ATTENTION_SPANS = 4 };
+#define PEN_ATTENTION_SPAN_BEGINS {0, 17, 38, 64, 128}
+
+/* Workspace of attention's backward, fp32 elements a token: delta, and the sums
+ * of dq (393 = 128 + 111 + 90 + 64) in rows of whole 64s. */
+static inline size_t pen_attention_work_per_token(size_t heads, size_t dim)
+{
+  size_t row = (dim + 63) / 64 * 64;
+  return heads * (1 + (row * 393 + 127) / 128);
+}
+
 /* Attention of new tokens of one document over all before them, whose keys and
  * values are in a cache: for each of them `pen_attention_cache_elems` elements,
  * in an order that is the backend's own. */

@@ -75,8 +75,8 @@ static void forward_key_tile(const struct forward_args *g,
   const elem_t *v = g->v + (k0 + begin) * a->ldv + kv_head * dim;
   tile_load(f->keys, k, a->ldk, end - begin, dim, 1);
   tile_load(f->values, v, a->ldv, end - begin, dim, 1);
-  pen_mm(end - begin, dim, f->keys, dim, 1, f->qt,
-         f->scores + begin * PEN_TILE, 0);
+  pen_mm(end - begin, dim, f->keys, dim, 1, f->qt, PEN_TILE,
+         f->scores + begin * PEN_TILE, PEN_TILE, PEN_MM_FUSED);
   float low[PEN_TILE], high[PEN_TILE];
   bool masked = f->n_q < PEN_TILE || k0 + end > f->q0 ||
                 a->first_key[q_last] > k0 + begin;
@@ -84,7 +84,7 @@ static void forward_key_tile(const struct forward_args *g,
     tile_key_bounds(low, high, f->q0, f->n_q, k0, a->first_key);
   softmax_step(f, begin, end, masked, low, high);
   pen_mm(dim, end - begin, f->values, 1, dim, f->scores + begin * PEN_TILE,
-         f->ot, 1);
+         PEN_TILE, f->ot, PEN_TILE, PEN_MM_FUSED | PEN_MM_ADD);
 }
 
 static void forward_item(void *ctx, size_t item, size_t worker)

@@ -94,7 +94,8 @@ static void cache_tile(const struct cache_args *g, struct cache_rows *r,
   const elem_t *keys = g->keys + head + k0 * dim;
   const elem_t *values = g->values + head + k0 * dim;
   tile_load(r->tile, keys, PEN_TILE, dim, PEN_TILE, 1);
-  pen_mm(r->n, dim, r->q, dim, 1, r->tile, r->scores, 0);
+  pen_mm(r->n, dim, r->q, dim, 1, r->tile, PEN_TILE, r->scores, PEN_TILE,
+         PEN_MM_FUSED);
   for (size_t row = 0; row < r->n; row++)
     fade_row(r, row,
              softmax_row(r->scores + row * PEN_TILE, begin, n, &r->max[row],
@@ -105,7 +106,8 @@ static void cache_tile(const struct cache_args *g, struct cache_rows *r,
         v16_store(r->tile + key * PEN_TILE + i,
                   elem_load_n(values + key * dim + c + i,
                               PEN_LEFT(dim, c + i)));
-    pen_mm(r->n, n, r->scores, PEN_TILE, 1, r->tile, r->o + c * r->n, 1);
+    pen_mm(r->n, n, r->scores, PEN_TILE, 1, r->tile, PEN_TILE, r->o + c * r->n,
+           PEN_TILE, PEN_MM_FUSED | PEN_MM_ADD);
   }
 }
 

@@ -90,7 +90,7 @@ void pen_cpu_attention_backward(struct pen_stream *s,
                                 const struct pen_attention *a, const void *q,
                                 const void *k, const void *v, const void *o,
                                 const float *lse, const void *d_o,
-                                float *delta, void *dq, void *dk, void *dv);
+                                float *work, void *dq, void *dk, void *dv);
 void pen_cpu_attention_cached(struct pen_stream *s,
                               const struct pen_attention_cache *a,
                               const void *q, const void *k, const void *v,

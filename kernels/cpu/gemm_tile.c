@@ -80,7 +80,8 @@ int pen_cpu_gemm_tile(const struct pen_gemm *g, void *scratch)
         size_t n_k = PEN_MIN(PACK_K, g->k - k);
         pack(b, PEN_MM_COLS, g->b, g->ldb, g->b_trans, k, n_k, col, n_cols);
         pack(a, PACK_K, g->a, g->lda, g->a_trans, row, n_rows, k, n_k);
-        pen_mm(n_rows, n_k, a, PACK_K, 1, b, c, 1);
+        pen_mm(n_rows, n_k, a, PACK_K, 1, b, PEN_MM_COLS, c, PEN_MM_COLS,
+               PEN_MM_ADD);
       }
       store_c(g, c, row, n_rows, col, n_cols);
     }

@@ -16,6 +16,12 @@
 #endif
 #define PEN_PARTS (16 / PEN_NATIVE)
 
+#if PEN_NATIVE > 4
+#include <immintrin.h> /* for v16_fma alone */
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 typedef float pen_nf __attribute__((vector_size(4 * PEN_NATIVE)));
 typedef int32_t pen_ni __attribute__((vector_size(4 * PEN_NATIVE)));
 typedef uint32_t pen_nu __attribute__((vector_size(4 * PEN_NATIVE)));
@@ -104,6 +110,26 @@ PEN_V16_BINARY(div, /)
 PEN_INLINE v16 v16_muladd(v16 a, v16 b, v16 c)
 {
   return v16_add(a, v16_mul(b, c));
+}
+
+/* a + b * c, rounded once.  Where no instruction does that, libm's fmaf, lane
+ * by lane: the same bits, slowly. */
+PEN_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+#if PEN_NATIVE == 16
+  a.p[0] = (pen_nf)_mm512_fmadd_ps((__m512)b.p[0], (__m512)c.p[0],
+                                   (__m512)a.p[0]);
+#elif PEN_NATIVE == 8
+  PEN_EACH_PART a.p[i_] = (pen_nf)_mm256_fmadd_ps(
+      (__m256)b.p[i_], (__m256)c.p[i_], (__m256)a.p[i_]);
+#elif defined(__aarch64__)
+  PEN_EACH_PART a.p[i_] = (pen_nf)vfmaq_f32(
+      (float32x4_t)a.p[i_], (float32x4_t)b.p[i_], (float32x4_t)c.p[i_]);
+#else
+  PEN_EACH_PART for (int l = 0; l < PEN_NATIVE; l++) a.p[i_][l] =
+      __builtin_fmaf(b.p[i_][l], c.p[i_][l], a.p[i_][l]);
+#endif
+  return a;
 }
 
 PEN_INLINE m16 v16_less(v16 a, v16 b)

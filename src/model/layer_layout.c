@@ -193,7 +193,9 @@ static void init_work(struct pen_layer *l, size_t max_tokens)
       /* ... the attention's half are never needed together */
       [PEN_WORK_DO] = {"d attention", e * l->heads * l->head_dim, 0},
       [PEN_WORK_DQKV] = {"d q, k, v", e * l->qkv_width, 0},
-      [PEN_WORK_DELTA] = {"delta", f * l->heads, 0}};
+      [PEN_WORK_DQ_SUMS] = {
+          "sums of dq", f * pen_attention_work_per_token(l->heads, l->head_dim),
+          0}};
   for (size_t i = 0; i < PEN_N_WORK; i++)
     l->work[i] = work[i];
 }
@@ -205,7 +207,7 @@ static void place_buffers(struct pen_layer *l, size_t max_tokens)
                        max_tokens);
   l->work_bytes = max_size(
       place(l->work, PEN_WORK_ACT, PEN_WORK_DGATE_UP, begin, max_tokens),
-      place(l->work, PEN_WORK_DO, PEN_WORK_DELTA, begin, max_tokens));
+      place(l->work, PEN_WORK_DO, PEN_WORK_DQ_SUMS, begin, max_tokens));
 }
 
 void pen_layer_init(struct pen_layer *layer, const struct pen_params *params,

@@ -231,7 +231,7 @@ void pen_part_attend_backward(const struct pen_layer_call *c,
       c->stream, &in.shape, in.q, in.k, in.v,
       pen_part_saved(c, saved, PEN_SAVED_O),
       pen_part_saved(c, saved, PEN_SAVED_LSE), d_o,
-      pen_part_work(c, PEN_WORK_DELTA), dqkv,
+      pen_part_work(c, PEN_WORK_DQ_SUMS), dqkv,
       pen_part_column(c, dqkv, l->heads * l->head_dim),
       pen_part_column(c, dqkv, l->qk_width));
 }

@@ -334,7 +334,9 @@ static void check_attention(size_t heads, size_t kv_heads, size_t dim,
   float *d = trial_out(&t, a.tokens * a.ldd);
   t.ops->attention(&t.stream, &a, q, k, v, o, lse);
   t.ops->attention_backward(&t.stream, &a, q, k, v, o, lse, d_o,
-                            trial_work_f32(&t, heads * a.tokens), d,
+                            trial_work_f32(&t, a.tokens * pen_attention_work_per_token(
+                                                   heads, dim)),
+                            d,
                             d + q_width, d + q_width + kv_width);
   struct problem p = {"attention", {n_q, n_kv, n_kv},
                       {doubles(&t, q, n_q), doubles(&t, k, n_kv),

@@ -131,7 +131,9 @@ static void run_attention_backward(struct trial *t, size_t variant)
   char *dq = trial_out(t, a.tokens * a.ldd);
   char *dk = dq + a.heads * a.dim * e, *dv = dk + a.kv_heads * a.dim * e;
   t->ops->attention_backward(&t->stream, &a, q, k, v, o, lse, d_o,
-                             trial_work_f32(t, a.heads * a.tokens), dq, dk, dv);
+                             trial_work_f32(t, a.tokens *
+                                 pen_attention_work_per_token(a.heads, a.dim)),
+                             dq, dk, dv);
 }
 
 /* The tokens of a document, some at a time: as many as one, and the rest. */
