@@ -58,7 +58,8 @@ static int head_begin(void *ctx, size_t micro, float *stats)
 
 static int head_forward(void *ctx, size_t block, size_t micro,
                         const struct pen_inputs *in, const void *w,
-                        const void *x, float *stats, void *work)
+                        const void *x, float *stats, void *saved,
+                        void *work)
 {
   return 0;
 }
@@ -72,7 +73,8 @@ static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
 
 static int head_backward(void *ctx, size_t block, size_t micro,
                          const struct pen_inputs *in, const void *w,
-                         const void *x, const float *stats, float *dx,
+                         const void *x, const float *stats,
+                         const void *saved, float *dx,
                          float *grad, void *work)
 {
   return 0;
