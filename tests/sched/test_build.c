@@ -78,6 +78,17 @@ static void test_every_placement_is_proven(void **state)
   }
 }
 
+/* Field by field: nobody writes the padding between them. */
+static void assert_same_access(const struct pen_access *a,
+                               const struct pen_access *b)
+{
+  assert_int_equal(a->slot, b->slot);
+  assert_int_equal(a->generation, b->generation);
+  assert_int_equal(a->mode, b->mode);
+  assert_int_equal(a->offset, b->offset);
+  assert_int_equal(a->bytes, b->bytes);
+}
+
 static void test_build_is_pure(void **state)
 {
   (void)state;
@@ -96,8 +107,9 @@ static void test_build_is_pure(void **state)
       assert_int_equal(a.schedule.n_tasks, b.schedule.n_tasks);
       assert_memory_equal(a.schedule.tasks, b.schedule.tasks,
                           a.schedule.n_tasks * sizeof *a.schedule.tasks);
-      assert_memory_equal(a.schedule.accesses, b.schedule.accesses,
-                          a.schedule.n_accesses * sizeof *a.schedule.accesses);
+      assert_int_equal(a.schedule.n_accesses, b.schedule.n_accesses);
+      for (size_t i = 0; i < a.schedule.n_accesses; i++)
+        assert_same_access(&a.schedule.accesses[i], &b.schedule.accesses[i]);
     }
     bench_done(&a);
     bench_done(&b);
