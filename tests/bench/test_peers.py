@@ -12,6 +12,7 @@ ROOT = os.environ["PEN_ROOT"]
 PEERS = os.path.join(ROOT, "bench", "peers")
 sys.path.insert(0, PEERS)
 import contest  # noqa: E402
+import rows  # noqa: E402
 
 MIB = 1 << 20
 TESTS = []
@@ -58,9 +59,10 @@ def contender(name, code, **more):
                              lambda text: {"rate": float(text)}, **more)
 
 
-def hold(*contenders, rounds=3):
+def hold(*contenders, rounds=3, same=None):
     """The lines that a contest writes, by contender, and what it says."""
-    job = contest.Job("t", {"n": 1}, {"rate": "steps/s", "peak_bytes": "bytes"}, contenders)
+    job = contest.Job("t", {"n": 1}, {"rate": "steps/s", "peak_bytes": "bytes"}, contenders,
+                      same or {})
     with contextlib.redirect_stdout(io.StringIO()) as lines, \
             contextlib.redirect_stderr(io.StringIO()) as said:
         contest.hold(job, rounds, [], {})
@@ -109,6 +111,45 @@ def who_needs_more_than_the_cap_fails():
     code = f"a = bytearray({256 * MIB}); print(1)"
     by, said = hold(contender("capped", code, cap_bytes=128 * MIB), contender("free", code), rounds=1)
     assert list(by) == ["free"] and "MemoryError" in said, said
+
+
+@test
+def who_does_another_job_is_out():
+    by, said = hold(contender("penstock", "print(2)"), contender("near", "print(2.25)"),
+                    contender("other", "print(2.75)"), rounds=1, same={"rate": 0.5})
+    assert list(by) == ["penstock", "near"] and "other: another job: its rate is 2.75, ours 2" in said, said
+
+
+class Tiny(rows.Setting):
+    """A model and tokens that need neither network nor peers."""
+
+    def small(self):
+        config = os.path.join(self.work, "config.json")
+        with open(config, "w", encoding="utf-8") as f:
+            json.dump({"model_type": "llama", "hidden_act": "silu", "hidden_size": 64,
+                       "intermediate_size": 128, "num_attention_heads": 2,
+                       "num_key_value_heads": 1, "num_hidden_layers": 2, "vocab_size": 256,
+                       "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+                       "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2}, f)
+        return self.make("model", self.penstock, "init", "--model-config", config, "--dtype", "bf16",
+                         "--output-dir", os.path.join(self.work, "model"))
+
+    def tokens(self, count):
+        path = os.path.join(self.work, "tokens.u16")
+        with open(path, "wb") as f:
+            f.write(bytes(b for i in range(count + 1) for b in (i * 7 % 256, 0)))
+        return path
+
+
+@test
+def our_side_of_a_step():
+    with tempfile.TemporaryDirectory() as folder:
+        steps = rows.Steps(Tiny(os.environ["PEN_BUILD"], "/nonexistent", folder), "smollm2", 2, 32,
+                           recompute=True)
+        for ours in (steps.ours(), steps.ours(dtype="fp32", options=rows.state_on_disk(folder)),
+                     steps.ours(dtype="fp32", options=rows.OWN_AVX2, environment=rows.ONLY_AVX2)):
+            found = contest.execute(ours, [])
+            assert found["rate"] > 0 and 5 < found["loss"] < 6, found  # ln 256 = 5.55
 
 
 def main():
