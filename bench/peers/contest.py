@@ -1,8 +1,8 @@
 """Contenders at the same job, process after process in turn, and what comes of it.
 
 In each round every contender of a job runs once, as a process of its own; its
-value is the median of its own repetitions.  Results are lines of
-bench/report.py, one for each contender and measure, and for people a table of
+value is the median of its own repetitions.  A peer that the first round leaves
+far behind the best of them runs no more.  Results are lines of bench/report.py, one for each contender and measure, and for people a table of
 ratios, pair by pair within the rounds.
 """
 import dataclasses
@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import report  # noqa: E402
 
 OURS = "penstock"
+FAR_BEHIND = 0.85  # of the best peer, by the job's first measure
 
 
 class Failed(Exception):
@@ -84,24 +85,44 @@ def check_same(job, found, name, measures):
                          f"ours {ours[0]:.6g}")
 
 
+def run_round(job, contenders, prefix, found):
+    """Each once; enters what they did into found.  Returns who did the job."""
+    did = []
+    for contender in contenders:
+        try:
+            measures = execute(contender, prefix)
+            check_same(job, found, contender.name, measures)
+        except Failed as failure:
+            say(f"  {failure}")  # which may be a finding of its own
+            found.pop(contender.name, None)
+            continue
+        did.append(contender)
+        values = found.setdefault(contender.name, {})
+        for measure, value in measures.items():
+            values.setdefault(measure, []).append(value)
+        say(f"  {contender.name}: " +
+            "  ".join(f"{m} {shown(v)}" for m, v in measures.items()))
+    return did
+
+
+def near_the_best(job, contenders, found):
+    """We, and the peers that could be the best of them."""
+    measure, unit = next(iter(job.units.items()))
+    value = {c.name: found[c.name][measure][0] for c in contenders if c.name != OURS}
+
+    def speed(name):
+        return value[name] if report.more_is_better(unit) else 1 / value[name]
+
+    best = max(map(speed, value), default=0)
+    return [c for c in contenders if c.name == OURS or speed(c.name) >= FAR_BEHIND * best]
+
+
 def compete(job, rounds, prefix):
-    """{contender: {measure: [a value a round]}}; who fails once is out."""
-    found = {c.name: {} for c in job.contenders}
-    for _ in range(rounds):
-        for contender in job.contenders:
-            if contender.name not in found:
-                continue
-            try:
-                measures = execute(contender, prefix)
-                check_same(job, found, contender.name, measures)
-            except Failed as failure:
-                say(f"  {failure}")  # which may be a finding of its own
-                del found[contender.name]
-                continue
-            for measure, value in measures.items():
-                found[contender.name].setdefault(measure, []).append(value)
-            say(f"  {contender.name}: " + "  ".join(
-                f"{m} {shown(v)}" for m, v in measures.items()))
+    """{contender: {measure: [value a round]}}; who fails once is out."""
+    found = {}
+    contenders = run_round(job, job.contenders, prefix, found)
+    for _ in range(1, rounds):
+        contenders = run_round(job, near_the_best(job, contenders, found), prefix, found)
     return found
 
 
@@ -125,6 +146,7 @@ def tell(job, found):
             text = (f"  {name:34} {shown(statistics.median(values)):>12} {unit} "
                     f"({shown(min(values))} to {shown(max(values))})")
             if name != OURS and OURS in found:
+                # pairs: a peer that was left behind has fewer values
                 times = advantage(found[OURS][measure], values, unit)
                 text += (f"  {OURS} is {statistics.median(times):.2f} times better "
                          f"({min(times):.2f} to {max(times):.2f})")

@@ -1,4 +1,5 @@
 """The rows of the comparison: which jobs there are, and who does them how."""
+import ctypes.util
 import json
 import os
 import statistics
@@ -11,8 +12,12 @@ ROOT = os.path.dirname(os.path.dirname(PEERS))
 GIB = 1 << 30
 WARM_UP = 1  # steps that do not count
 
-# Huge pages for torch's own allocations: tried with and without, for neither wins everywhere.
-PAGES = {"": {}, ", huge pages": {"THP_MEM_ALLOC_ENABLE": "1"}}
+# Ways to allocate that PyTorch's own guides name, each tried, for none wins everywhere: of
+# torch, huge pages; instead of the C library's, one that keeps memory.
+HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
+PAGES = {"": {}, ", huge pages": HUGE_PAGES}
+TCMALLOC = ctypes.util.find_library("tcmalloc_minimal")
+ALLOCATORS = {"": {}, ", tcmalloc": {"LD_PRELOAD": TCMALLOC}} if TCMALLOC else {"": {}}
 
 # What makes others do without AVX-512.  Both sides get all of it.
 ONLY_AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell",
@@ -139,18 +144,18 @@ class Steps:
             "--dtype", dtype, "--recompute", "all" if self.recompute else "none",
             "--threads", "2", *options], read, **more)
 
-    def peer(self, how, compiled=False, environment=None, cap_bytes=0):
+    def peer(self, how, compiled=False, allocator="", environment=None, cap_bytes=0):
         def read(output):
             found = last_line(output)
             return {"rate": self.rate(found["seconds"]), "loss": found["losses"][0]}
 
         capped = f", at most {cap_bytes // GIB} GiB" if cap_bytes else ""
-        return Contender(f"torch {how}{', compiled' * compiled}{capped}", [
+        return Contender(f"torch {how}{', compiled' * compiled}{allocator}{capped}", [
             self.setting.python, os.path.join(PEERS, "peer_step.py"), "--model", self.model_dir(),
             "--tokens", self.tokens(), "--batch", str(self.batch), "--length", str(self.length),
             "--threads", "2", "--steps", str(self.steps), "--warm-up", str(WARM_UP), "--how", how,
             *["--compile"] * compiled, *["--recompute"] * self.recompute], read,
-            {"OMP_NUM_THREADS": "2", **(environment or {})}, cap_bytes)
+            {"OMP_NUM_THREADS": "2", **ALLOCATORS[allocator], **(environment or {})}, cap_bytes)
 
     def job(self, name, contenders, loss_within):
         return Job(name, self.parameters(), {"rate": "tokens/s", "peak_bytes": "bytes"}, contenders,
@@ -158,13 +163,20 @@ class Steps:
 
 
 def step(setting):
-    for model, batch, length, steps in (("smollm2", 4, 512, 3), ("smollm2", 1, 2048, 3),
-                                        ("llama-1b", 1, 512, 2), ("llama-1b", 1, 2048, 1)):
-        for recompute in (False, True):
-            s = Steps(setting, model, batch, length, recompute, steps)
-            hows = ("masters", "masters-hooks", "autocast") if model == "smollm2" else ("masters-hooks",)
-            peers = [s.peer(how, compiled) for how in hows for compiled in (False, True)]
-            yield s.job("step", [s.ours(), *peers], 0.02)
+    """Every way that PyTorch has on the first job; on the others those that come near its best."""
+    allocator = max(ALLOCATORS)  # another one than the C library's, where there is one
+    near = [("masters", False, allocator), ("masters", True, allocator),
+            ("masters-hooks", False, allocator)]
+    every = [("masters", False, ""), *near, ("autocast", False, allocator),
+             ("autocast", True, allocator)]
+    for model, batch, length, recompute, ways in (
+            ("smollm2", 4, 512, False, every), ("smollm2", 4, 512, True, near),
+            ("smollm2", 1, 2048, False, near), ("smollm2", 1, 2048, True, near),
+            # of the large one's ways only hooks leave room in 24 GiB
+            ("llama-1b", 1, 512, False, near[2:]), ("llama-1b", 1, 512, True, near[2:]),
+            ("llama-1b", 1, 2048, False, near[2:]), ("llama-1b", 1, 2048, True, near[2:])):
+        s = Steps(setting, model, batch, length, recompute, steps=2 if model == "smollm2" else 1)
+        yield s.job("step", [s.ours(), *(s.peer(*way) for way in ways)], 0.02)
 
 
 def memory(setting):
@@ -177,7 +189,8 @@ def memory(setting):
 def avx2(setting):
     for batch, length in ((4, 512), (1, 2048)):
         s = Steps(setting, "smollm2", batch, length)
-        peers = [s.peer("fp32", compiled, ONLY_AVX2) for compiled in (False, True)]
+        peers = [s.peer("fp32", compiled, allocator, ONLY_AVX2) for compiled in (False, True)
+                 for allocator in ALLOCATORS]
         ours = s.ours(dtype="fp32", options=OWN_AVX2, environment=ONLY_AVX2)
         yield s.job("avx2", [ours, *peers], 0.001)
 

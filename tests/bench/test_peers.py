@@ -114,6 +114,15 @@ def who_needs_more_than_the_cap_fails():
 
 
 @test
+def who_is_far_behind_runs_once():
+    by, said = hold(contender("penstock", "print(1)"), contender("best", "print(10)"),
+                    contender("near", "print(9)"), contender("far", "print(8)"))
+    n = {name: line["peers.t.rate"]["spread"]["n"] for name, line in by.items()}
+    assert n == {"penstock": 3, "best": 3, "near": 3, "far": 1}, n
+    assert "penstock is 0.12 times better (0.12 to 0.12)" in said, said
+
+
+@test
 def who_does_another_job_is_out():
     by, said = hold(contender("penstock", "print(2)"), contender("near", "print(2.25)"),
                     contender("other", "print(2.75)"), rounds=1, same={"rate": 0.5})
