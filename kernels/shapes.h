@@ -33,6 +33,7 @@ enum pen_activation {
 struct pen_attention {
   size_t tokens, heads, kv_heads, dim;
   float scale;               /* of q k^T */
+  float softcap; /* scores s become softcap tanh(s / softcap); 0: they stay */
   const uint32_t *first_key; /* [tokens], ascending: its document's begin, or
                                 where a sliding window begins */
   size_t ldq, ldk, ldv;      /* token strides of q, k and v */
@@ -59,7 +60,7 @@ static inline size_t pen_attention_work_per_token(size_t heads, size_t dim)
  * in an order that is the backend's own. */
 struct pen_attention_cache {
   size_t tokens, heads, kv_heads, dim;
-  float scale;
+  float scale, softcap;
   size_t first;    /* tokens that the cache holds already */
   size_t capacity; /* tokens it has room for, at least first + tokens */
   size_t window;   /* tokens that a token sees, itself too; 0: all before it */

@@ -77,6 +77,7 @@ static void forward_key_tile(const struct forward_args *g,
   tile_load(f->values, v, a->ldv, end - begin, dim, 1);
   pen_mm(end - begin, dim, f->keys, dim, 1, f->qt, PEN_TILE,
          f->scores + begin * PEN_TILE, PEN_TILE, PEN_MM_FUSED);
+  tile_softcap(f->scores + begin * PEN_TILE, end - begin, a->softcap);
   float low[PEN_TILE], high[PEN_TILE];
   bool masked = f->n_q < PEN_TILE || k0 + end > f->q0 ||
                 a->first_key[q_last] > k0 + begin;

@@ -84,24 +84,25 @@ static void delta_item(void *ctx, size_t item, size_t worker)
 
 /* ---- pairs of tiles ---- */
 
-/* scores = p = e^(scores - lse), dscores = p (dscores - delta), 0 where masked;
- * lanes are keys from k0 on, rows are the n_q queries from q0 on. */
-static void dscores_of(struct backward_tile *f, size_t q0, size_t n_q,
-                       size_t k0, bool masked, const uint32_t *first_key,
+/* scores = p = e^(scores - lse), dscores = p (dscores - delta) before the cap, 0
+ * where masked; lanes are keys from k0 on, rows are the n_q queries from q0 on. */
+static void dscores_of(struct backward_tile *f, const struct pen_attention *a,
+                       size_t q0, size_t n_q, size_t k0, bool masked,
                        const float *lse, const float *delta)
 {
   static const float count[16] = {0, 1, 2,  3,  4,  5,  6,  7,
                                   8, 9, 10, 11, 12, 13, 14, 15};
   v16 zero = v16_set1(0);
   for (size_t t = 0; t < n_q; t++) {
-    size_t q = q0 + t, first = first_key[q];
+    size_t q = q0 + t, first = a->first_key[q];
     v16 low = v16_set1(first > k0 ? (float)(first - k0) : 0);
     v16 high = v16_set1((float)PEN_MIN(q - k0, PEN_TILE));
     v16 row_lse = v16_set1(lse[q]), row_delta = v16_set1(delta[q]);
     for (size_t j = 0; j < PEN_TILE; j += 16) {
       size_t at = t * PEN_TILE + j;
-      v16 p = v16_exp(v16_sub(v16_load(f->scores + at), row_lse));
+      v16 s = v16_load(f->scores + at), p = v16_exp(v16_sub(s, row_lse));
       v16 ds = v16_mul(p, v16_sub(v16_load(f->dscores + at), row_delta));
+      ds = tile_softcap_slope(ds, s, a->softcap);
       if (masked) {
         v16 key = v16_add(v16_load(count), v16_set1((float)j));
         p = tile_mask(key, low, high, p, zero);
@@ -129,7 +130,8 @@ static void pair(const struct backward_args *g, struct backward_tile *f,
          SET);
   pen_mm(n_q, dim, f->d_o, dim, 1, f->v_lanes, PEN_TILE, f->dscores, PEN_TILE,
          SET);
-  dscores_of(f, q0, n_q, k0, masked, a->first_key, g->lse + head * a->tokens,
+  tile_softcap(f->scores, n_q, a->softcap);
+  dscores_of(f, a, q0, n_q, k0, masked, g->lse + head * a->tokens,
              g->delta + head * a->tokens);
   pen_mm(dim, n_q, f->q, 1, dim, f->dscores, PEN_TILE, f->dk, PEN_TILE, ADD);
   pen_mm(dim, n_q, f->d_o, 1, dim, f->scores, PEN_TILE, f->dv, PEN_TILE, ADD);

@@ -96,6 +96,7 @@ static void cache_tile(const struct cache_args *g, struct cache_rows *r,
   tile_load(r->tile, keys, PEN_TILE, dim, PEN_TILE, 1);
   pen_mm(r->n, dim, r->q, dim, 1, r->tile, PEN_TILE, r->scores, PEN_TILE,
          PEN_MM_FUSED);
+  tile_softcap(r->scores, r->n, g->a.softcap);
   for (size_t row = 0; row < r->n; row++)
     fade_row(r, row,
              softmax_row(r->scores + row * PEN_TILE, begin, n, &r->max[row],

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/mm.h"
+#include "kernels/cpu/sigmoid.h"
 
 /* Queries of a tile and keys of a tile; tiles begin at multiples of it. */
 #define PEN_TILE ((size_t)PEN_MM_COLS)
@@ -60,6 +61,24 @@ PEN_INLINE void tile_store_transposed(elem_t *y, size_t ld, const float *x,
                              v16_set1(factor[t0 + t])),
                      left);
     }
+}
+
+/* scores [n, PEN_TILE] = cap tanh(scores / cap), unless cap is 0 */
+PEN_INLINE void tile_softcap(float *scores, size_t n, float cap)
+{
+  v16 c = v16_set1(cap);
+  for (size_t i = 0; cap != 0 && i < n * PEN_TILE; i += 16)
+    v16_store(scores + i,
+              v16_mul(c, v16_tanh(v16_div(v16_load(scores + i), c))));
+}
+
+/* ds through the cap, where s is the capped score */
+PEN_INLINE v16 tile_softcap_slope(v16 ds, v16 s, float cap)
+{
+  if (cap == 0)
+    return ds;
+  v16 y = v16_div(s, v16_set1(cap));
+  return v16_mul(ds, v16_sub(v16_set1(1), v16_mul(y, y)));
 }
 
 /* Per query lane, the keys it sees, counted from k0: [low, high]. */

@@ -196,6 +196,8 @@ int pen_cuda_attention(pen_cuda_stream s, enum pen_elem elem,
                        const struct pen_attention *a, const void *q,
                        const void *k, const void *v, void *o, float *lse)
 {
+  if (a->softcap != 0)
+    return cudaErrorInvalidValue;
   return by_elem(elem, [&](auto e) {
     using E = decltype(e);
     return forward(s, *a, 0, (const E *)q, (const E *)k, (const E *)v, (E *)o,
@@ -210,6 +212,8 @@ int pen_cuda_attention_cached(pen_cuda_stream s, enum pen_elem elem,
 {
   size_t width = c->kv_heads * c->dim, at = c->first * width;
   struct pen_attention a = {};
+  if (c->softcap != 0 || c->window)
+    return cudaErrorInvalidValue;
   a.tokens = c->tokens;
   a.heads = c->heads;
   a.kv_heads = c->kv_heads;

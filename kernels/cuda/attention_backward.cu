@@ -291,6 +291,8 @@ int pen_cuda_attention_backward(pen_cuda_stream s, enum pen_elem elem,
                                 const float *lse, const void *d_o,
                                 float *delta, void *dq, void *dk, void *dv)
 {
+  if (a->softcap != 0)
+    return cudaErrorInvalidValue;
   return by_elem(elem, [&](auto e) {
     using E = decltype(e);
     backward_arrays<E> x = {(const E *)q,   (const E *)k, (const E *)v,

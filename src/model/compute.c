@@ -184,7 +184,8 @@ static struct pen_head_call head_call(struct pen_model *m, size_t block,
   struct pen_head_call c = {
       .ops = m->ops, .stream = &m->stream, .hidden = m->layer.hidden,
       .first_id = info->row_begin, .n_ids = info->rows_valid,
-      .is_first = block == m->workload.head_begin, .tokens = b->tokens,
+      .is_first = block == m->workload.head_begin,
+      .softcap = (float)m->params->config.final_cap, .tokens = b->tokens,
       .targets = at(in->micro, m->targets_at), .w = w, .x = x, .work = work};
   return c;
 }

@@ -194,6 +194,43 @@ static int parse_numbers(const struct pen_json *json,
   return rc;
 }
 
+/* cap tanh(x / cap): a number above 0, or null for none. */
+static int parse_cap(const struct pen_json *json,
+                     const struct pen_json_node *root, const char *key,
+                     double absent, double *ret_cap)
+{
+  bool is_null = pen_json_member(root, key) && !pen_json_has(root, key);
+  double cap = absent;
+  int rc = pen_json_opt_double(json, root, key, &cap);
+  if (!rc && !(cap > 0 && isfinite(cap)))
+    rc = pen_json_error(json, root, -PEN_EFORMAT,
+                        "%s must be above 0 or null, is %g", key, cap);
+  if (!rc)
+    *ret_cap = is_null ? 0 : cap;
+  return rc;
+}
+
+static int parse_attention(const struct pen_json *json,
+                           const struct pen_json_node *root,
+                           struct pen_model_config *c)
+{
+  const struct pen_model_family *family = c->family;
+  size_t scalar = c->head_dim;
+  int rc = 0;
+  if (family->default_query_scalar)
+    rc = pen_config_size_parse(json, root, "query_pre_attn_scalar",
+                               family->default_query_scalar, SIZE_LIMIT,
+                               &scalar);
+  c->query_scale = 1 / sqrt((double)scalar);
+  if (!rc && family->softcaps)
+    rc = parse_cap(json, root, "attn_logit_softcapping",
+                   family->default_attention_cap, &c->attention_cap);
+  if (!rc && family->softcaps)
+    rc = parse_cap(json, root, "final_logit_softcapping",
+                   family->default_final_cap, &c->final_cap);
+  return rc;
+}
+
 static int parse_sizes(const struct pen_json *json,
                        const struct pen_json_node *root,
                        struct pen_model_config *c)
@@ -241,6 +278,8 @@ int pen_model_config_parse(const struct pen_json *json,
     rc = parse_sizes(json, root, &c);
   if (!rc)
     rc = parse_flags(json, root, c.family, &c);
+  if (!rc)
+    rc = parse_attention(json, root, &c);
   if (!rc)
     rc = pen_config_window_parse(json, root, &c);
   if (!rc)

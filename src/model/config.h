@@ -60,6 +60,8 @@ struct pen_model_config {
                             layer */
   uint64_t slides[PEN_MODEL_LAYERS_MAX / 64]; /* a bit a layer */
   enum pen_activation activation;
+  double query_scale;              /* of q k^T */
+  double attention_cap, final_cap; /* of scores and of logits; 0: none */
   double norm_eps;
   double init_std; /* initializer_range; 0.02 when absent */
   struct pen_rope_config rope;

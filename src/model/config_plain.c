@@ -23,7 +23,8 @@ static const struct {
              {"use_mrope", false},
              {"scale_attn_weights", true},
              {"scale_attn_by_inverse_layer_idx", false},
-             {"add_cross_attention", false}};
+             {"add_cross_attention", false},
+             {"use_bidirectional_attention", false}};
 
 static int check_number(const struct pen_json *json,
                         const struct pen_json_node *root, const char *key,

@@ -95,6 +95,7 @@ struct pen_model_family {
   enum pen_family_positions positions;
   enum pen_family_window window;
   bool scales_embedding; /* by sqrt(D) */
+  bool softcaps; /* attn_logit_softcapping, final_logit_softcapping are read */
   bool scales_residual_init; /* new o and down are 1 / sqrt(2 layers) as large */
   bool passes_over_dropout;  /* published configs ask for it; none is done */
 
@@ -105,9 +106,11 @@ struct pen_model_family {
   size_t default_ffn_factor;  /* times hidden size; 0: must be given */
   size_t default_positions;   /* 0: must be given */
   size_t default_original_positions; /* of longrope; 0: all positions */
+  size_t default_query_scalar; /* query_pre_attn_scalar; 0: Dh, no such key */
   bool default_tied;
   double default_norm_eps;
   double default_rope_theta;
+  double default_attention_cap, default_final_cap;
 };
 
 /* The row for a model_type, borrowed for ever; NULL when not supported. */
@@ -122,6 +125,6 @@ extern const struct pen_family_keys pen_family_usual_keys;
 /* One file each. */
 extern const struct pen_model_family pen_family_llama, pen_family_mistral,
     pen_family_qwen2, pen_family_qwen3, pen_family_gpt2, pen_family_phi3,
-    pen_family_olmo2;
+    pen_family_olmo2, pen_family_gemma2;
 
 #endif

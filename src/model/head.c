@@ -39,7 +39,7 @@ static const void *row(const struct pen_head_call *c, const void *x, size_t i)
 }
 
 /* out [n_rows, n_ids] of row stride ld = x [n_rows, C] times rows id0... of the
- * block. */
+ * block, capped where the model does that. */
 static void logits_of(const struct pen_head_call *c, const void *x,
                       size_t n_rows, size_t id0, size_t n_ids, float *out,
                       size_t ld)
@@ -50,6 +50,8 @@ static void logits_of(const struct pen_head_call *c, const void *x,
       .b = row(c, c->w, id0), .ldb = c->hidden, .b_trans = true,
       .c = out, .ldc = ld, .ab_elem = c->ops->elem, .c_elem = PEN_ELEM_F32};
   c->ops->gemm(c->stream, &product);
+  if (c->softcap != 0)
+    c->ops->softcap(c->stream, n_rows, n_ids, c->softcap, out, ld);
 }
 
 static struct pen_logits chunk_shape(const struct pen_head_call *c, size_t id0,
@@ -98,6 +100,9 @@ void pen_head_backward(const struct pen_head_call *c, const float *stats,
       if (!saved)
         logits_of(c, x, shape.rows, id0, shape.cols, c->work, shape.ld);
       c->ops->xent_backward(c->stream, &shape, logits, stats, g);
+      if (c->softcap != 0)
+        c->ops->softcap_backward(c->stream, shape.rows, shape.cols, c->softcap,
+                                 logits, shape.ld, g);
       struct pen_gemm to_x = {
           .m = shape.rows, .n = c->hidden, .k = shape.cols,
           .a = g, .lda = shape.cols,

@@ -19,6 +19,7 @@ struct pen_head_call {
   size_t hidden;            /* C */
   size_t first_id, n_ids;   /* of the block; without padded rows */
   bool is_first;            /* of the head's blocks */
+  float softcap;            /* logits are capped at this; 0: they are not */
   size_t tokens;            /* T */
   const int32_t *targets;   /* [T] */
   const void *w;            /* [n_ids, C] E */

@@ -83,6 +83,7 @@ struct pen_layer {
   size_t rotary;              /* elements of each head that are rotated */
   size_t positions;           /* the model's; rows of a learned table */
   float query_scale;          /* of q k^T */
+  float softcap;              /* of the scaled scores; 0: none */
   float norm_eps, norm_w_plus;
   enum pen_activation activation;
   struct pen_norm attn_norm, q_norm, k_norm, attn_post_norm;

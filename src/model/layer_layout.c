@@ -4,8 +4,6 @@
  * Pure functions.  Invariant: every buffer begins on a 64-byte line; the two
  * halves of the backward workspace share their bytes.  Disadvantage: offsets
  * are for max_tokens, so shorter micro-batches leave gaps. */
-#include <math.h>
-
 #include "src/model/layer.h"
 
 #define ALIGN ((size_t)64)
@@ -227,7 +225,8 @@ void pen_layer_init(struct pen_layer *layer, const struct pen_params *params,
       .qkv_width = (m->n_heads + 2 * m->n_kv_heads) * m->head_dim,
       .rotary = m->rope.dim,
       .positions = m->max_positions,
-      .query_scale = (float)(1 / sqrt((double)m->head_dim)),
+      .query_scale = (float)m->query_scale,
+      .softcap = (float)m->attention_cap,
       .norm_eps = (float)m->norm_eps,
       .norm_w_plus = m->family->norm_w_plus,
       .activation = m->activation};

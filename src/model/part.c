@@ -192,8 +192,8 @@ static struct attention_inputs attention_inputs(const struct pen_layer_call *c,
                          l->qk_width);
   in.shape = (struct pen_attention){
       .tokens = c->tokens, .heads = l->heads, .kv_heads = l->kv_heads,
-      .dim = l->head_dim, .scale = l->query_scale, .first_key = c->first_key,
-      .ldq = ld, .ldk = ld, .ldv = l->qkv_width,
+      .dim = l->head_dim, .scale = l->query_scale, .softcap = l->softcap,
+      .first_key = c->first_key, .ldq = ld, .ldk = ld, .ldv = l->qkv_width,
       .ldo = l->heads * l->head_dim, .ldd = l->qkv_width};
   return in;
 }
@@ -204,9 +204,9 @@ static void attend_cached(const struct pen_layer_call *c,
   const struct pen_attention *a = &in->shape;
   struct pen_attention_cache shape = {
       .tokens = a->tokens, .heads = a->heads, .kv_heads = a->kv_heads,
-      .dim = a->dim, .scale = a->scale, .first = c->cache.first,
-      .capacity = c->cache.capacity, .window = c->window, .ldq = a->ldq,
-      .ldk = a->ldk, .ldv = a->ldv, .ldo = a->ldo};
+      .dim = a->dim, .scale = a->scale, .softcap = a->softcap,
+      .first = c->cache.first, .capacity = c->cache.capacity,
+      .window = c->window, .ldq = a->ldq, .ldk = a->ldk, .ldv = a->ldv, .ldo = a->ldo};
   c->ops->attention_cached(c->stream, &shape, in->q, in->k, in->v,
                            c->cache.keys, c->cache.values, o);
 }

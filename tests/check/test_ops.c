@@ -52,9 +52,11 @@ static void test_threads(void **state)
   each(level, PEN_ELEM_BF16, 3);
 }
 
-/* A document in one piece, and token by token or in pieces over a cache. */
+/* A document in one piece, and token by token or in pieces over a cache; with
+ * capped scores and in a window, where these are not 0. */
 static void cached_is_attention(enum pen_elem elem, size_t heads,
-                                size_t kv_heads, size_t dim, size_t piece)
+                                size_t kv_heads, size_t dim, size_t piece,
+                                float softcap, uint32_t window)
 {
   enum { N = 150 };
   uint32_t first_key[N];
@@ -62,6 +64,8 @@ static void cached_is_attention(enum pen_elem elem, size_t heads,
   const size_t lengths[] = {N, 0};
   trial_begin(&t, level, elem, &pen_gemm_reference, 2, seed);
   trial_documents(lengths, first_key);
+  for (uint32_t i = window; window && i < N; i++)
+    first_key[i] = i + 1 - window;
   size_t e = pen_elem_bytes(elem), ld = (heads + 2 * kv_heads) * dim;
   size_t ldo = heads * dim, n;
   const char *q = trial_in(&t, N * ld, -3, 3);
@@ -71,16 +75,16 @@ static void cached_is_attention(enum pen_elem elem, size_t heads,
   void *keys = trial_out(&t, cached), *values = trial_out(&t, cached);
   struct pen_attention a = {
       .tokens = N, .heads = heads, .kv_heads = kv_heads, .dim = dim,
-      .scale = 0.3f, .first_key = first_key, .ldq = ld, .ldk = ld, .ldv = ld,
-      .ldo = ldo};
+      .scale = 0.3f, .softcap = softcap, .first_key = first_key, .ldq = ld,
+      .ldk = ld, .ldv = ld, .ldo = ldo};
   t.ops->attention(&t.stream, &a, q, k, v, whole,
                    trial_work_f32(&t, heads * N));
   for (size_t at = 0; at < N; at += n) {
     n = piece < N - at ? piece : N - at;
     struct pen_attention_cache c = {
         .tokens = n, .heads = heads, .kv_heads = kv_heads, .dim = dim,
-        .scale = 0.3f, .first = at, .capacity = N, .ldq = ld, .ldk = ld,
-        .ldv = ld, .ldo = ldo};
+        .scale = 0.3f, .softcap = softcap, .first = at, .capacity = N,
+        .window = window, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = ldo};
     t.ops->attention_cached(&t.stream, &c, q + at * ld * e, k + at * ld * e,
                             v + at * ld * e, keys, values,
                             pieces + at * ldo * e);
@@ -97,10 +101,12 @@ static void cached_is_attention(enum pen_elem elem, size_t heads,
 static void test_cached_attention(void **state)
 {
   for (enum pen_elem elem = PEN_ELEM_BF16; elem <= PEN_ELEM_F32; elem++) {
-    cached_is_attention(elem, 4, 2, 16, 1);
-    cached_is_attention(elem, 6, 2, 14, 33);
-    cached_is_attention(elem, 2, 1, 80, 64);
-    cached_is_attention(elem, 70, 1, 8, 150);
+    cached_is_attention(elem, 4, 2, 16, 1, 0, 0);
+    cached_is_attention(elem, 6, 2, 14, 33, 0, 0);
+    cached_is_attention(elem, 2, 1, 80, 64, 0, 0);
+    cached_is_attention(elem, 70, 1, 8, 150, 0, 0);
+    cached_is_attention(elem, 4, 2, 16, 20, 3, 70);
+    cached_is_attention(elem, 4, 2, 16, 20, 0, 7);
   }
 }
 

@@ -285,7 +285,10 @@ static void attention_head(const struct problem *p, size_t t, size_t h,
     for (size_t i = 0; i < a->dim; i++)
       dot += p->in[0][t * a->ldq + h * a->dim + i] *
              p->in[1][k * a->ldk + kv * a->dim + i];
-    e[k] = exp(dot * (double)a->scale);
+    dot *= (double)a->scale;
+    if (a->softcap != 0)
+      dot = (double)a->softcap * tanh(dot / (double)a->softcap);
+    e[k] = exp(dot);
     sum += e[k];
   }
   for (size_t k = first; k <= t; k++)
@@ -313,8 +316,10 @@ static float *columns(struct trial *t, const float *d, size_t tokens,
   return out;
 }
 
+/* window: tokens, of documents that are longer; 0: none */
 static void check_attention(size_t heads, size_t kv_heads, size_t dim,
-                            const size_t *lengths)
+                            const size_t *lengths, float softcap,
+                            uint32_t window)
 {
   struct trial t;
   uint32_t first_key[512];
@@ -322,11 +327,15 @@ static void check_attention(size_t heads, size_t kv_heads, size_t dim,
   size_t q_width = heads * dim, kv_width = kv_heads * dim;
   struct pen_attention a = {
       .heads = heads, .kv_heads = kv_heads, .dim = dim, .scale = 0.3f,
+      .softcap = softcap,
       .first_key = first_key, .ldq = q_width, .ldk = kv_width,
       .ldv = kv_width, .ldo = q_width, .ldd = q_width + 2 * kv_width};
   trial_documents(lengths, first_key);
   for (; *lengths; lengths++)
     a.tokens += *lengths;
+  for (uint32_t i = 0; window && i < a.tokens; i++)
+    if (i + 1 > first_key[i] + window)
+      first_key[i] = i + 1 - window;
   size_t n_q = a.tokens * q_width, n_kv = a.tokens * kv_width;
   float *q = trial_in(&t, n_q, -2, 2), *k = trial_in(&t, n_kv, -2, 2);
   float *v = trial_in(&t, n_kv, -1, 1), *d_o = trial_in(&t, n_q, -1, 1);
@@ -354,10 +363,13 @@ static void check_attention(size_t heads, size_t kv_heads, size_t dim,
 static void test_attention(void **state)
 {
   static const size_t documents[] = {1, 63, 2, 70, 9, 0};
-  check_attention(4, 1, 10, documents); /* D14: kv heads 1, 2, n */
-  check_attention(4, 2, 16, documents);
-  check_attention(4, 4, 14, documents);
-  check_attention(1, 1, 64, (const size_t[]){130, 0});
+  check_attention(4, 1, 10, documents, 0, 0); /* D14: kv heads 1, 2, n */
+  check_attention(4, 2, 16, documents, 0, 0);
+  check_attention(4, 4, 14, documents, 0, 0);
+  check_attention(1, 1, 64, (const size_t[]){130, 0}, 0, 0);
+  check_attention(4, 2, 16, documents, 2, 0);
+  check_attention(4, 2, 10, documents, 0, 7);
+  check_attention(2, 1, 16, (const size_t[]){200, 60, 0}, 3, 65);
 }
 
 /* ---- activations, gated and not ---- */

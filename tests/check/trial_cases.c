@@ -96,7 +96,8 @@ static struct pen_attention attention_of(size_t variant, uint32_t *first_key)
   const size_t *v = attention_shapes[variant % 4];
   const size_t *lengths = attention_documents[variant / 4];
   struct pen_attention a = {.heads = v[0], .kv_heads = v[1], .dim = v[2],
-                            .scale = 0.25f, .first_key = first_key};
+                            .scale = 0.25f, .first_key = first_key,
+                            .softcap = variant / 4 % 2 ? 5 : 0};
   trial_documents(lengths, first_key);
   for (; *lengths; lengths++)
     a.tokens += *lengths;
@@ -151,7 +152,8 @@ static void run_attention_cached(struct trial *t, size_t variant)
     n = at % 3 ? (a.tokens - at + 1) / 2 : 1;
     struct pen_attention_cache c = {
         .tokens = n, .heads = a.heads, .kv_heads = a.kv_heads, .dim = a.dim,
-        .scale = a.scale, .first = at, .capacity = a.tokens, .ldq = a.ldq,
+        .scale = a.scale, .softcap = a.softcap, .first = at,
+        .capacity = a.tokens, .window = variant / 8 ? 70 : 0, .ldq = a.ldq,
         .ldk = a.ldk, .ldv = a.ldv, .ldo = a.ldo};
     t->ops->attention_cached(&t->stream, &c, q + at * a.ldq * e,
                              k + at * a.ldk * e, v + at * a.ldv * e, keys,

@@ -13,6 +13,8 @@ STEPS = 8
 
 # What of e2e/penstock.py's llama is another in each.
 FAMILIES = {
+    "gemma2": {"model_type": "gemma2", "head_dim": 24, "query_pre_attn_scalar": 20, "sliding_window": 9,
+               "attn_logit_softcapping": 5.0, "final_logit_softcapping": 20.0},
     "gpt2": {"model_type": "gpt2", "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "attn_pdrop": 0.1},
     "mistral with a window": {"model_type": "mistral", "sliding_window": 9},
     "olmo2": {"model_type": "olmo2", "tie_word_embeddings": False},

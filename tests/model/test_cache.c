@@ -7,7 +7,8 @@
 
 static const char *const models[] = {"llama", "llama-head-dim", "llama-bias",
                                      "mistral", "mistral-window", "qwen2",
-                                     "qwen3", "gpt2", "olmo2", "phi3"};
+                                     "qwen3", "gpt2", "olmo2", "phi3",
+                                     "gemma2"};
 
 static void open_model(struct driver *d, const char *name, enum pen_elem elem,
                        size_t max_tokens)

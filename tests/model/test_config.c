@@ -44,8 +44,8 @@ static void test_refused(void **state)
     {PEN_EFORMAT, "[]", "config.json: not an object"},
     {PEN_EFORMAT, "{" BASE, "model_type is missing"},
     {PEN_EUNSUPPORTED, "{\"model_type\":\"bert\"," BASE,
-     "model_type \"bert\" is not supported; these are: gpt2, llama, mistral, "
-     "olmo2, phi3, qwen2, qwen3"},
+     "model_type \"bert\" is not supported; these are: gemma2, gpt2, llama, "
+     "mistral, olmo2, phi3, qwen2, qwen3"},
     {PEN_EFORMAT, "{\"model_type\":\"llama\"}", "hidden_size is missing"},
     {PEN_EFORMAT,
      "{\"model_type\":\"llama\",\"hidden_size\":0}",
@@ -87,6 +87,12 @@ static void test_refused(void **state)
     {PEN_EUNSUPPORTED,
      "{\"model_type\":\"gpt2\",\"add_cross_attention\":true," GPT2,
      "add_cross_attention true is not supported"},
+    {PEN_EFORMAT,
+     "{\"model_type\":\"gemma2\",\"attn_logit_softcapping\":0," BASE,
+     "attn_logit_softcapping must be above 0 or null, is 0"},
+    {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"gemma2\",\"use_bidirectional_attention\":true," BASE,
+     "use_bidirectional_attention true is not supported"},
     {PEN_EUNSUPPORTED,
      "{\"model_type\":\"phi3\",\"resid_pdrop\":0.1," BASE,
      "resid_pdrop 0.1 is not supported, only 0"},
@@ -290,6 +296,19 @@ static void test_gpt2(void **state)
              "--max-length 1024 or less");
 }
 
+static void test_gemma2(void **state)
+{
+  struct pen_model_config c = parse_good("{\"model_type\":\"gemma2\"," BASE);
+  assert_true(c.tied && c.attention_cap == 50 && c.final_cap == 30);
+  assert_true(c.query_scale == 1.0 / 16);
+  assert_int_equal(c.head_dim, 256);
+  c = parse_good("{\"model_type\":\"gemma2\",\"final_logit_softcapping\":null,"
+                 "\"query_pre_attn_scalar\":64,\"hidden_act\":\"silu\"," BASE);
+  assert_true(c.attention_cap == 50 && c.final_cap == 0);
+  assert_true(c.query_scale == 1.0 / 8);
+  assert_int_equal(c.activation, PEN_ACTIVATION_GELU_TANH);
+}
+
 /* The windows of both layers. */
 static void test_window(void **state)
 {
@@ -305,6 +324,9 @@ static void test_window(void **state)
     {"{\"model_type\":\"phi3\"," BASE, 0, 0},
     {"{\"model_type\":\"phi3\",\"sliding_window\":32," BASE, 32, 32},
     {"{\"model_type\":\"llama\",\"sliding_window\":32," BASE, 0, 0},
+    {"{\"model_type\":\"gemma2\"," BASE, 4096, 0},
+    {"{\"model_type\":\"gemma2\",\"sliding_window\":32,"
+     "\"layer_types\":[\"full_attention\",\"sliding_attention\"]," BASE, 0, 32},
     {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":2,"
      "\"sliding_window\":32,\"use_sliding_window\":false," BASE, 0, 0},
     {"{\"model_type\":\"qwen2\",\"num_key_value_heads\":2,"
@@ -372,8 +394,8 @@ static void test_published(void **state)
   }
   closedir(dir);
   printf("# %zu loaded, %zu refused\n", loaded, refused);
-  assert_int_equal(loaded, 17);
-  assert_int_equal(refused, 2);
+  assert_int_equal(loaded, 18);
+  assert_int_equal(refused, 1);
 }
 
 int main(void)
@@ -382,6 +404,7 @@ int main(void)
     cmocka_unit_test(test_refused),  cmocka_unit_test(test_heads),
     cmocka_unit_test(test_biases),   cmocka_unit_test(test_rope),
     cmocka_unit_test(test_longrope), cmocka_unit_test(test_gpt2),
+    cmocka_unit_test(test_gemma2),
     cmocka_unit_test(test_window),   cmocka_unit_test(test_dtype),
     cmocka_unit_test(test_published),
   };

@@ -181,7 +181,7 @@ static void test_published(void **state)
   }
   pen_json_free(&json);
   printf("# %zu models counted\n", n_checked);
-  assert_int_equal(n_checked, 17);
+  assert_int_equal(n_checked, 18);
 }
 
 int main(void)
