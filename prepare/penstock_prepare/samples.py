@@ -41,8 +41,9 @@ class Samples:
         self._template = template
         self._assistant_only = assistant_only
         self._completion_only = completion_only
-        self._renderer = template and Renderer(template, end_texts, assistant_only,
-                                               completion_only)
+        self._renderers = {  # by whether there are tools
+            tools: Renderer(t, end_texts, assistant_only, completion_only)
+            for tools, t in ((False, template), (True, template and template.for_tools)) if t}
         self.notes = []
         self.kinds = Counter()  # of records, by how they are said aloud
         self.n_samples = 0
@@ -130,8 +131,9 @@ class Samples:
             raise PrepareError(f"{chat.origin} is a conversation ({kind}), and the model has no "
                                "chat template: name one by --chat-template FILE or chatml")
         self.n_chats += 1
-        self.kinds[f"{kind}, rendered by {self._template.name}"] += 1
-        text, spans = self._renderer.render(chat)
+        renderer = self._renderers.get(bool(chat.tools)) or self._renderers[False]
+        self.kinds[f"{kind}, rendered by {renderer.template.name}"] += 1
+        text, spans = renderer.render(chat)
         return Sample(text, chat.origin, spans, rendered=True)
 
     def dropped_note(self):

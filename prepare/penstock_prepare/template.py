@@ -80,6 +80,7 @@ class Template:
         self.name = name
         self.source = source
         self.has_generation = bool(GENERATION_TAG.search(source))
+        self.for_tools = None  # the template of conversations that have tools, if another
         self._tokens = tokens
         try:
             self._template = _environment().from_string(source)
@@ -122,7 +123,12 @@ def find_template(asked, model, tokens):
     """The template that --chat-template names, or the model's own; None if there
     is none.  `model` has the templates of a model directory by name."""
     if asked is None:
-        return Template(*model["default"], tokens) if "default" in model else None
+        if "default" not in model:
+            return None
+        template = Template(*model["default"], tokens)
+        if "tool_use" in model:  # as transformers chooses
+            template.for_tools = Template(*model["tool_use"], tokens)
+        return template
     if os.path.isfile(asked):
         try:
             with open(asked, encoding="utf-8", newline="") as file:

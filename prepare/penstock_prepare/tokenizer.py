@@ -150,6 +150,10 @@ class Tokenizer:
             found["default"] = (listed, where)
         for entry in listed if isinstance(listed, list) else []:
             found[entry["name"]] = (entry["template"], f"{where} ({entry['name']})")
+        where = self._folder / "chat_template.json"
+        alone = self._json(where.name).get("chat_template")
+        if isinstance(alone, str):
+            found["default"] = (alone, where)
         files = [("default", self._folder / "chat_template.jinja")]
         files += [(path.stem, path)
                   for path in sorted(self._folder.glob("additional_chat_templates/*.jinja"))]

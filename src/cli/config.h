@@ -88,6 +88,8 @@ struct pen_config {
   int output_format; /* enum pen_config_output_format */
   uint64_t logging_steps, eval_steps, save_steps; /* 0: never */
   uint64_t save_total_limit;
+  uint64_t samples_every; /* steps; 0: never */
+  char *sample_prompt;    /* NULL: the begin token */
   char *trace, *dump_logits;
   char *bench;   /* memory, gemm, adam, nvme, tiers or all */
   uint64_t bench_size, repeats;

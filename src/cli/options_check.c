@@ -56,6 +56,8 @@ static int check_train(const struct pen_config *config)
                          "give it or --max-steps");
   if (config->eval_steps && !config->eval_data)
     return pen_error_set(-PEN_EUSAGE, "--eval-steps needs --eval-data FILE");
+  if (config->sample_prompt && !config->samples_every)
+    return pen_error_set(-PEN_EUSAGE, "--sample-prompt needs --samples-every N");
   if (config->device_memory != PEN_CONFIG_AUTO &&
       config->host_mode != PEN_CONFIG_HOST_DISCRETE && !config->gpu)
     return pen_error_set(-PEN_EUSAGE, "--device-memory needs --host-mode "

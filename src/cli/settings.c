@@ -120,6 +120,10 @@ void pen_settings_train(const struct pen_config *c,
   s->eval_steps = c->eval_steps;
   s->save_steps = c->save_steps;
   s->save_total_limit = c->save_total_limit;
+  s->samples_every = c->samples_every;
+  s->n_sample_new = c->max_new_tokens;
+  /* No fewer than there will be, until somebody has counted them. */
+  s->n_sample_prompt = c->sample_prompt ? strlen(c->sample_prompt) + 1 : 1;
   s->durable = c->durability == PEN_CONFIG_DURABILITY_STEP;
   s->commit_interval = c->commit_interval;
   s->max_write = c->max_write;

@@ -9,12 +9,19 @@
 #include "src/cli/options.h"
 #include "src/cli/profile.h"
 #include "src/cli/settings.h"
+#include "src/cli/speech.h"
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
 #include "src/model/model_dir.h"
 #include "src/train/train.h"
 
 static volatile sig_atomic_t stop_asked;
+
+/* Who reads samples, and the text of the newest. */
+struct sample_text {
+  struct pen_speech speech;
+  struct pen_telling told;
+};
 
 /* The first Ctrl-C finishes the step and saves; the next one ends at once. */
 static void on_signal(int number)
@@ -31,11 +38,55 @@ static void catch_signals(void)
   sigaction(SIGTERM, &action, NULL);
 }
 
+/* Samples in words, where somebody knows the model's tokens. */
+static int read_sample(void *ctx, const uint32_t *ids, size_t n,
+                       const char **ret_text)
+{
+  struct sample_text *t = ctx;
+  bool stopped;
+  const char *text;
+  if (!pen_speech_has_text(&t->speech))
+    return 0;
+  pen_telling_done(&t->told);
+  int rc = pen_speech_begin(&t->speech, ids, 0);
+  if (rc == 0)
+    rc = pen_speech_add(&t->speech, ids, n, &text);
+  if (rc == 0)
+    rc = pen_telling_add(&t->told, text, &stopped);
+  if (rc == 0)
+    rc = pen_speech_end(&t->speech, &text);
+  if (rc == 0)
+    rc = pen_telling_add(&t->told, text, &stopped);
+  *ret_text = t->told.text;
+  return rc;
+}
+
+/* The prompt of samples as ids; *ret_ids belongs to the caller. */
+static int open_samples(const struct pen_config *config, const char *model,
+                        struct sample_text *text, uint32_t **ret_ids,
+                        struct pen_train_settings *s)
+{
+  if (!config->samples_every)
+    return 0;
+  int rc = pen_speech_open(model, NULL, config->sample_prompt, &text->speech);
+  if (rc == 0)
+    rc = pen_speech_prompt(&text->speech, config->sample_prompt, ret_ids,
+                           &s->n_sample_prompt);
+  if (rc == 0 && s->n_sample_prompt == 0)
+    rc = pen_error_set(PEN_EUSAGE, "--sample-prompt has no tokens");
+  s->sample_prompt = *ret_ids;
+  s->read_sample = read_sample;
+  s->read_sample_ctx = text;
+  return rc;
+}
+
 int pen_verb_train(const struct pen_config *config)
 {
   struct pen_train_settings s = {0};
   char *model = NULL, *data = NULL, *eval_data = NULL, *text = NULL;
   char cache[4096], chat_template[4096 + 8];
+  struct sample_text samples = {.told = {.text = NULL}};
+  uint32_t *sample_prompt = NULL;
   size_t text_bytes;
   struct pen_machine machine;
   bool has_profile = false;
@@ -65,6 +116,8 @@ int pen_verb_train(const struct pen_config *config)
              "%s" PEN_PREPARE_TEMPLATE_SUFFIX, data);
     s.chat_template = chat_template;
   }
+  if (rc == 0)
+    rc = open_samples(config, model, &samples, &sample_prompt, &s);
   FILE *f = rc == 0 ? open_memstream(&text, &text_bytes) : NULL;
   if (f) {
     pen_options_dump(config, PEN_VERB_TRAIN, f);
@@ -76,6 +129,9 @@ int pen_verb_train(const struct pen_config *config)
     rc = pen_train(&s);
   if (config->dry_run)
     pen_settings_drop_cache(cache);
+  pen_speech_close(&samples.speech);
+  pen_telling_done(&samples.told);
+  free(sample_prompt);
   free(text);
   free(eval_data);
   free(data);

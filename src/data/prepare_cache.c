@@ -60,7 +60,8 @@ static int key_add_tokenizer(struct pen_sha256 *sha, const char *tokenizer)
 {
   /* They say which begin and end tokens and which template there are. */
   static const char *const names[] = { "tokenizer_config.json", "config.json",
-                                       "generation_config.json", "chat_template.jinja" };
+                                       "generation_config.json", "chat_template.jinja",
+                                       "chat_template.json" };
   uint8_t digest[PEN_SHA256_BYTES] = { 0 };
   struct stat st;
   bool found;

@@ -22,7 +22,7 @@
 struct pen_runlog {
   int fd;
   uint64_t n_bytes; /* whole lines */
-  uint64_t last_step, last_eval_step;
+  uint64_t last_step, last_eval_step, last_sample_step;
   uint64_t nvme_written;
   char *path;
 };
@@ -74,6 +74,8 @@ static uint64_t find_cut(struct pen_runlog *log, const char *text,
       log->last_step = step;
     if (keep && pen_json_member(root, "eval_loss"))
       log->last_eval_step = step;
+    if (keep && pen_json_member(root, "sample_ids"))
+      log->last_sample_step = step;
     count_written(log, json);
     pen_json_free(&json);
     if (keep)
@@ -137,26 +139,29 @@ uint64_t pen_runlog_last_eval_step(const struct pen_runlog *log)
   return log->last_eval_step;
 }
 
+uint64_t pen_runlog_last_sample_step(const struct pen_runlog *log)
+{
+  return log->last_sample_step;
+}
+
 uint64_t pen_runlog_nvme_written(const struct pen_runlog *log)
 {
   return log->nvme_written;
 }
 
 /* Ends the object and writes it with its newline, whole or not at all. */
-static int append(struct pen_runlog *log, struct pen_json_writer *writer,
-                  char line[LINE_BYTES])
+static int append(struct pen_runlog *log, struct pen_json_writer *writer)
 {
   const char *text;
   size_t n;
   pen_json_end_object(writer);
   int r = pen_json_finish(writer, &text, &n);
-  if (r || n + 1 >= LINE_BYTES)
-    return pen_error_set(-ENOSPC, "a line of %s is longer than %d bytes",
-                         log->path, LINE_BYTES);
-  line[n] = '\n';
+  if (r)
+    return pen_error_set(r, "a line of %s is too long", log->path);
+  writer->text[n] = '\n'; /* where the end stood */
   ssize_t written;
   do
-    written = write(log->fd, line, n + 1);
+    written = write(log->fd, text, n + 1);
   while (written < 0 && errno == EINTR);
   if (written != (ssize_t)n + 1) {
     int code = written < 0 ? -errno : -ENOSPC;
@@ -174,7 +179,7 @@ int pen_runlog_append_step(struct pen_runlog *log,
 {
   char line[LINE_BYTES];
   struct pen_json_writer writer;
-  pen_json_writer_init(&writer, line, sizeof line - 1, false);
+  pen_json_writer_init(&writer, line, sizeof line, false);
   pen_json_begin_object(&writer, NULL);
   pen_json_put_u64(&writer, "step", step->step);
   pen_json_put_double(&writer, "epoch", step->epoch);
@@ -191,7 +196,7 @@ int pen_runlog_append_step(struct pen_runlog *log,
     pen_json_put_string(&writer, "bound", step->bound);
   if (step->nvme_written)
     pen_json_put_u64(&writer, "nvme_written_bytes", step->nvme_written);
-  int r = append(log, &writer, line);
+  int r = append(log, &writer);
   if (!r)
     log->last_step = step->step;
   return r;
@@ -202,15 +207,37 @@ int pen_runlog_append_eval(struct pen_runlog *log, uint64_t step, double epoch,
 {
   char line[LINE_BYTES];
   struct pen_json_writer writer;
-  pen_json_writer_init(&writer, line, sizeof line - 1, false);
+  pen_json_writer_init(&writer, line, sizeof line, false);
   pen_json_begin_object(&writer, NULL);
   pen_json_put_u64(&writer, "step", step);
   pen_json_put_double(&writer, "epoch", epoch);
   pen_json_put_double(&writer, "eval_loss", eval_loss);
   pen_json_put_u64(&writer, "eval_num_tokens", n_tokens);
-  int r = append(log, &writer, line);
+  int r = append(log, &writer);
   if (!r)
     log->last_eval_step = step;
+  return r;
+}
+
+int pen_runlog_append_sample(struct pen_runlog *log, uint64_t step,
+                             double epoch, const char *text,
+                             const uint32_t *ids, size_t n)
+{
+  struct pen_json_writer writer;
+  pen_json_writer_init(&writer, NULL, 0, false);
+  pen_json_begin_object(&writer, NULL);
+  pen_json_put_u64(&writer, "step", step);
+  pen_json_put_double(&writer, "epoch", epoch);
+  if (text)
+    pen_json_put_string(&writer, "sample", text);
+  pen_json_begin_array(&writer, "sample_ids");
+  for (size_t i = 0; i < n; i++)
+    pen_json_put_u64(&writer, NULL, ids[i]);
+  pen_json_end_array(&writer);
+  int r = append(log, &writer);
+  pen_json_writer_done(&writer);
+  if (!r)
+    log->last_sample_step = step;
   return r;
 }
 

@@ -33,6 +33,7 @@ int pen_runlog_open(const char *path, uint64_t keep_step,
  * a run killed between a commit and an evaluation can tell what is missing. */
 uint64_t pen_runlog_last_step(const struct pen_runlog *log);
 uint64_t pen_runlog_last_eval_step(const struct pen_runlog *log);
+uint64_t pen_runlog_last_sample_step(const struct pen_runlog *log);
 
 /* The most that any line says was written to drives, lines cut away too: what
  * a killed run wrote wore the drives all the same. */
@@ -44,6 +45,12 @@ int pen_runlog_append_step(struct pen_runlog *log,
                            const struct pen_runlog_step *step);
 int pen_runlog_append_eval(struct pen_runlog *log, uint64_t step, double epoch,
                            double eval_loss, uint64_t n_tokens);
+
+/* A sample: its ids, the prompt's among them, and its text (NULL: unknown).
+ * Allocates a line. */
+int pen_runlog_append_sample(struct pen_runlog *log, uint64_t step,
+                             double epoch, const char *text,
+                             const uint32_t *ids, size_t n);
 
 /* Makes what is appended durable: before a commit that covers it. */
 int pen_runlog_sync(struct pen_runlog *log);

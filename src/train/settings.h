@@ -69,6 +69,14 @@ struct pen_train_settings {
 
   uint64_t logging_steps, eval_steps, save_steps; /* 0: never */
   uint64_t save_total_limit;    /* 0: keep all */
+  uint64_t samples_every;       /* steps; 0: never */
+  const uint32_t *sample_prompt; /* [n_sample_prompt] */
+  size_t n_sample_prompt, n_sample_new;
+  /* A sample's text, for the log, borrowed until the next call; NULL: ids are
+   * all that is known.  *ret_text may become NULL. */
+  int (*read_sample)(void *ctx, const uint32_t *ids, size_t n,
+                     const char **ret_text);
+  void *read_sample_ctx;
 
   bool durable;                 /* false: update in place, never commit */
   uint64_t commit_interval;     /* steps */

@@ -110,8 +110,10 @@ int pen_trainer_open_session(struct pen_trainer *t)
     shape.other_bytes += pen_sequences_bytes(t->train.set.sequences);
   if (t->eval.set.sequences)
     shape.other_bytes += pen_sequences_bytes(t->eval.set.sequences);
-  int rc = pen_session_open(&t->session, &t->set.model, &t->set.machine, &shape,
-                            t->set.max_length);
+  int rc = pen_trainer_shape_samples(t, &shape);
+  if (rc == 0)
+    rc = pen_session_open(&t->session, &t->set.model, &t->set.machine, &shape,
+                          t->set.max_length);
   if (rc < 0) {
     if (rc == -PEN_ENOFIT && !t->set.plan_only) /* plan prints it itself */
       pen_memory_print(&t->session.memory, stderr);
@@ -249,6 +251,8 @@ static int run(struct pen_trainer *t)
   if (rc == 0)
     rc = pen_runlog_open(path, t->cursor.step, &t->log);
   if (rc == 0)
+    rc = pen_trainer_open_samples(t);
+  if (rc == 0)
     rc = pen_trainer_loop(t);
   if (t->trace && (rc == 0 || rc == -PEN_ESTOPPED)) {
     struct pen_error kept;
@@ -263,6 +267,7 @@ void pen_trainer_close(struct pen_trainer *t)
 {
   pen_checkpoint_abandon(&t->saving);
   pen_runlog_close(&t->log);
+  pen_generator_done(&t->sampler);
   pen_session_close(&t->session);
   pen_store_close(&t->store);
   pen_engine_release(&t->session.engine);

@@ -5,6 +5,7 @@
 #include "src/data/order.h"
 #include "src/train/checkpoint.h"
 #include "src/train/dataset.h"
+#include "src/train/generate.h"
 #include "src/train/progress.h"
 #include "src/train/rundir.h"
 #include "src/train/runlog.h"
@@ -38,6 +39,7 @@ struct pen_trainer {
   struct pen_run_update update; /* what waits for the next run_step */
   struct pen_checkpoint *saving;
   struct pen_runlog *log;
+  struct pen_generator sampler; /* of samples; session NULL: none */
   struct pen_progress progress;
   struct pen_trace *trace;
   struct pen_run_result result;
@@ -106,6 +108,13 @@ uint64_t pen_trainer_written(const struct pen_trainer *t);
 bool pen_trainer_may_write(const struct pen_trainer *t);
 /* -PEN_ESTOPPED: it allows none at all. */
 int pen_trainer_begin_wear(struct pen_trainer *t);
+
+/* trainer_sample.c: room for samples in the session's shape; what makes them,
+ * once it has started; and one sample to the log. */
+int pen_trainer_shape_samples(const struct pen_trainer *t,
+                              struct pen_session_shape *shape);
+int pen_trainer_open_samples(struct pen_trainer *t);
+int pen_trainer_sample(struct pen_trainer *t, double epoch);
 
 /* trainer_loop.c */
 int pen_trainer_loop(struct pen_trainer *t);

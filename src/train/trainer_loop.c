@@ -193,6 +193,9 @@ static int do_due(struct pen_trainer *t)
   if (t->eval.set.sequences && is_due(t->set.eval_steps, t->cursor.step) &&
       pen_runlog_last_eval_step(t->log) < t->cursor.step)
     rc = evaluate(t);
+  if (rc == 0 && is_due(t->set.samples_every, t->cursor.step) &&
+      pen_runlog_last_sample_step(t->log) < t->cursor.step)
+    rc = pen_trainer_sample(t, epoch_at(t, t->cursor.step));
   if (rc == 0 && is_due(t->set.save_steps, t->cursor.step) &&
       !has_checkpoint(t))
     rc = pen_trainer_checkpoint(t);

@@ -325,6 +325,28 @@ class Formats(ChatCase):
         self.refused("not a chat template", "--tokenizer", model, "-o", self.out,
                      "--chat-template", self.folder / "bad.jinja", self.records(records))
 
+    def test_template_for_tools(self):
+        """A model's tool_use template renders conversations that have tools, and no others."""
+        call = "{% for m in messages %}{{ 'T' + tools[0].name + m.content + eos_token }}{% endfor %}"
+        plain = "{% for m in messages %}{{ 'P' + m.content + eos_token }}{% endfor %}"
+        folder = self.model(config={"bos_token": "<s>", "eos_token": "</s>", "chat_template": [
+            {"name": "default", "template": plain}, {"name": "tool_use", "template": call}]})
+        records = [{"messages": TALK[:2]}, {"messages": TALK[:2], "tools": [{"name": "fox"}]}]
+        out = self.folder / "tools.pent"
+        done = self.tool("--tokenizer", folder, self.records(records), "-o", out, "--assistant-only-loss")
+        library = Library.from_file(str(folder / "tokenizer.json"))
+        first, second = (library.decode(ids) for ids, _ in self.documents(out))
+        self.assertTrue(first.startswith("P") and second.startswith("Tfox"), (first, second))
+        self.assertIn("(tool_use)", done.stderr)
+
+    def test_template_in_a_file_of_its_own(self):
+        folder = self.model(name="alone")
+        (folder / "chat_template.json").write_text(json.dumps(
+            {"chat_template": "{% for m in messages %}{{ 'J' + m.content }}{% endfor %}"}))
+        out = self.folder / "alone.pent"
+        done = self.tool("--tokenizer", folder, self.records([{"messages": TALK[:2]}]), "-o", out)
+        self.assertIn("chat_template.json", done.stderr)
+
     def test_ids_and_labels(self):
         records = [{"input_ids": [5, 6, 7]}, {"input_ids": [5, 6, 7], "labels": [-100, -100, 7]}]
         _, documents, _ = self.prepare(records)

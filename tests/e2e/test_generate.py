@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-from penstock import PENSTOCK, Job, Skip, fail, main, succeed, test
+from penstock import PENSTOCK, Job, Skip, fail, log, main, same_weights, succeed, test
 
 SHARED = os.path.join(os.environ.get("PEN_ROOT", "."), "..", "shared", "data")
 STORIES = os.path.join(SHARED, "models", "stories260K-hf")
@@ -133,6 +133,37 @@ def a_conversation_goes_on(folder):
     fail(1, "no chat template", "generate", "--model", model, "--chat", "--prompt", "hi", env=environment)
     job = Job(f"{folder}/job")
     fail(2, "has no tokenizer", "generate", "--model", job.model, "--chat", "--prompt", "hi")
+
+
+@test
+def samples_change_nothing_of_a_run(folder):
+    """Wherever state lies, and resumed; the last one is what the finished model says."""
+    job = Job(f"{folder}/job", "--gemm", "reference")
+    ask = ("--samples-every", "5", "--sample-prompt", "abc", "--max-new-tokens", "40")
+    drive = ("--offload-optimizer", "nvme", "--offload-params", "nvme", "--nvme-path", f"{folder}/drive")
+    for name, place in (("ram", ()), ("drive", drive)):
+        run = f"{folder}/{name}"
+        job.train(run, *ask, *place)
+        samples = [line for line in log(run) if "sample_ids" in line]
+        assert [line["step"] for line in samples] == [5, 10, 15, 20], samples
+        assert all(len(line["sample_ids"]) == 43 and line["sample"].startswith("abc") for line in samples)
+        same_weights(run, job.straight())
+        assert [line for line in log(run) if "loss" in line] == log(job.straight())
+        want = generate(f"{run}/model", "--greedy", "--prompt", "abc", "--max-new-tokens", "40",
+                        "--gemm", "reference")
+        assert samples[-1]["sample_ids"] == want["ids"] and samples[-1]["sample"] == want["text"], want
+    run = f"{folder}/resumed"
+    succeed(*job.args(run, "--max-steps", "10", "--lr-scheduler-type", "constant", "--warmup-steps", "0",
+                      *ask, *drive))
+    with open(f"{run}/log.jsonl", encoding="utf-8") as f:
+        lines = f.readlines()
+    with open(f"{run}/log.jsonl", "w", encoding="utf-8") as f:
+        f.writelines(lines[:-1])  # as if killed between the last step and its sample
+    assert "sample_ids" in lines[-1], lines[-1]
+    succeed(*job.args(run, "--max-steps", "11", "--lr-scheduler-type", "constant", "--warmup-steps", "0",
+                      "--resume", *ask, *drive))
+    assert json.loads(lines[-1]) in log(run), log(run)
+    fail(2, "--sample-prompt needs --samples-every", *job.args(f"{folder}/none", "--sample-prompt", "a"))
 
 
 main()
