@@ -59,8 +59,10 @@ void pen_run_queue_break(struct pen_run_queue *queue)
   pthread_mutex_unlock(&queue->lock);
 }
 
-/* The oldest task that each device lane had not finished, for a message. */
-static void describe_in_flight(struct pen_run *run, char *text, size_t bytes)
+/* The oldest task that each device lane had not finished, for a message; but for
+ * the one that failed. */
+static void describe_others(struct pen_run *run, const struct pen_task *failed,
+                            char *text, size_t bytes)
 {
   size_t used = 0;
   text[0] = '\0';
@@ -74,8 +76,10 @@ static void describe_in_flight(struct pen_run *run, char *text, size_t bytes)
     if (oldest >= issued)
       continue;
     const struct pen_task *task = pen_run_nth(run, lane, oldest);
+    if (task == failed)
+      continue;
     used += (size_t)snprintf(text + used, bytes - used, "%s%s of block %s on %s",
-                             used ? ", " : " (under way: ",
+                             used ? ", " : " (also under way: ",
                              pen_task_name(task->kind),
                              pen_run_block_name(run, task), pen_lane_name(lane));
   }
@@ -86,7 +90,7 @@ static void describe_in_flight(struct pen_run *run, char *text, size_t bytes)
 static int fail(struct pen_run_lane *lane, const struct pen_task *task, int code)
 {
   char others[400];
-  describe_in_flight(lane->run, others, sizeof others);
+  describe_others(lane->run, task, others, sizeof others);
   return pen_error_context(code, "%s of block %s on lane %s%s",
                            pen_task_name(task->kind),
                            pen_run_block_name(lane->run, task),

@@ -131,8 +131,10 @@ struct pen_config {
   uint64_t top_k; /* 0: all */
 
   /* numerics: what may change a bit */
+  char *backend; /* auto, host, cuda */
+  uint64_t device; /* number of it */
   int dtype;  /* enum pen_config_dtype */
-  char *gemm; /* auto, reference, openblas, onednn */
+  char *gemm; /* auto, reference, openblas, onednn, cublas */
 
   /* placement: what may not */
   char *isa; /* auto, scalar, neon, avx2, avx512: bit-equal all */

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "io/engine.h"
+#include "kernels/backend.h"
 #include "offload/division.h"
 #include "src/cli/doctor.h"
 #include "src/train/memory.h"
@@ -227,15 +228,16 @@ static void see_ram(struct pen_doctor *d, uint64_t host_bytes)
 static void see_gpu(struct pen_doctor *d)
 {
   char line[256] = "";
-  if (read_line("/proc/driver/nvidia/version", line, sizeof line))
-    pen_doctor_add(d, "GPU", PEN_DOCTOR_OK, NULL,
-                   "NVIDIA driver found (%.160s), but there is no GPU backend "
-                   "in this version: the CPU computes",
-                   line);
+  struct pen_backend *backend = NULL;
+  bool driver = read_line("/proc/driver/nvidia/version", line, sizeof line);
+  if (pen_backend_open("cuda", 0, &backend) == 0)
+    pen_doctor_add(d, "GPU", PEN_DOCTOR_OK, NULL, "%s", backend->about);
   else
-    pen_doctor_add(d, "GPU", PEN_DOCTOR_OK, NULL,
-                   "no NVIDIA driver; there is no GPU backend in this version: "
-                   "the CPU computes");
+    pen_doctor_add(d, "GPU", driver ? PEN_DOCTOR_DEGRADED : PEN_DOCTOR_OK,
+                   "until then the CPU computes", "%s%s", pen_error_text(),
+                   driver ? "" : ": the CPU computes");
+  pen_error_clear();
+  pen_backend_close(&backend);
 }
 
 void pen_doctor_system(struct pen_doctor *doctor, uint64_t host_bytes)

@@ -66,7 +66,11 @@ WORDS(dtype_words) = {
   { 0 },
 };
 WORDS(gemm_words) = {
-  { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 }, { 0 },
+  { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 },
+  { "cublas", 0 }, { 0 },
+};
+WORDS(backend_words) = {
+  { "auto", 0 }, { "host", 0 }, { "cuda", 0 }, { 0 },
 };
 WORDS(gguf_words) = {
   { "F32", 0 }, { "F16", 0 }, { "BF16", 0 }, { "Q8_0", 0 }, { 0 },
@@ -279,11 +283,15 @@ static const struct pen_option table[] = {
 
   { "dtype", "torch-dtype", 0, ENUM(dtype), "auto", dtype_words, 0, 0,
     COMPUTES | N | X, 0, NUMERICS, NULL, "of weights and activations; auto: as the model's files" },
+  { "backend", NULL, 0, STRING(backend), "auto", backend_words, 0, 0,
+    T | E, 0, NUMERICS, NULL, "what computes; auto: a GPU if there is one" },
   { "gemm", NULL, 0, STRING(gemm), "auto", gemm_words, 0, 0,
     COMPUTES, 0, NUMERICS, NULL, "library for matrix products" },
 
   { "device-memory", NULL, 0, SIZE(device_memory), "auto", auto_words, 1, 0,
     T | P, 0, PLACEMENT, NULL, "most bytes used on the device" },
+  { "device", NULL, 0, U64(device), "0", NULL, 0, 1023,
+    T | E, 0, PLACEMENT, "N", "which GPU" },
   { "host-memory", NULL, 0, SIZE(host_memory), "auto", auto_words, 1, 0,
     COMPUTES | D, 0, PLACEMENT, NULL, "most bytes of RAM used" },
   { "nvme-path", "offload-dir,offload-folder", 0, LIST(nvme_path), NULL, NULL, 0, 0,

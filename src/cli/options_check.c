@@ -39,6 +39,21 @@ static int check_nvme(const struct pen_config *config)
   return 0;
 }
 
+static bool is_cuda(const struct pen_config *config)
+{
+  return config->backend && strcmp(config->backend, "cuda") == 0;
+}
+
+static int check_backend(const struct pen_config *config)
+{
+  if (is_cuda(config) && config->host_mode == PEN_CONFIG_HOST_DISCRETE)
+    return contradiction("--backend cuda", "--host-mode discrete",
+                         "the one is a device, the other plays one on the CPU");
+  if (config->device && config->backend && strcmp(config->backend, "host") == 0)
+    return contradiction("--device", "--backend host", "drop one");
+  return 0;
+}
+
 static int check_train(const struct pen_config *config)
 {
   if (config->resume && config->overwrite)
@@ -58,10 +73,11 @@ static int check_train(const struct pen_config *config)
     return pen_error_set(-PEN_EUSAGE, "--eval-steps needs --eval-data FILE");
   if (config->sample_prompt && !config->samples_every)
     return pen_error_set(-PEN_EUSAGE, "--sample-prompt needs --samples-every N");
-  if (config->device_memory != PEN_CONFIG_AUTO &&
+  if (config->device_memory != PEN_CONFIG_AUTO && !is_cuda(config) &&
       config->host_mode != PEN_CONFIG_HOST_DISCRETE && !config->gpu)
-    return pen_error_set(-PEN_EUSAGE, "--device-memory needs --host-mode "
-                         "discrete; with unified memory --host-memory counts");
+    return pen_error_set(-PEN_EUSAGE, "--device-memory needs --backend cuda or "
+                         "--host-mode discrete; with unified memory "
+                         "--host-memory counts");
   if (config->durability == PEN_CONFIG_DURABILITY_NONE && config->commit_interval != 1)
     return contradiction("--commit-interval", "--durability none",
                          "without durability nothing is committed");
@@ -166,6 +182,9 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
       !config->nvme_path.n_items)
     return pen_error_set(-PEN_EUSAGE, "bench nvme needs --nvme-path DIR; a "
                          "drive is never taken unasked");
+  r = check_backend(config);
+  if (r < 0)
+    return r;
   if (verb == PEN_VERB_TRAIN || verb == PEN_VERB_PLAN)
     return check_train(config);
   if (verb == PEN_VERB_GENERATE)

@@ -33,7 +33,7 @@ static void print_what(const struct pen_plan *plan)
   printf("model      %" PRIu64 " parameters in %zu blocks, %s by %s, %s "
          "kernels\n",
          s->params->n_elems, s->params->n_blocks, pen_elem_name(s->elem),
-         pen_model_gemm(s->model)->name, pen_isa_name(s->isa));
+         pen_session_products(s), pen_isa_name(s->isa));
   printf("step       %.0f tokens in %zu micro-batches%s\n",
          plan->tokens_per_step, plan->micros_per_step,
          plan->trainer.train.set.sequences ? ""

@@ -82,6 +82,13 @@ void pen_settings_machine(const struct pen_config *config,
                .tile_slots = config->tile_slots}};
 }
 
+void pen_settings_backend(const struct pen_config *config,
+                          struct pen_machine_settings *machine)
+{
+  machine->backend = config->backend;
+  machine->device = config->device;
+}
+
 static bool was_given(const struct pen_config *c, const char *name)
 {
   return pen_option_source(c->options, name) != PEN_OPTION_DEFAULT;

@@ -13,6 +13,9 @@ void pen_settings_machine(const struct pen_config *config,
                           struct pen_machine_settings *ret_machine);
 
 /* All of a training run but its model's place, its data and its stop flag. */
+/* What computes, for verbs that can compute elsewhere than on the host. */
+void pen_settings_backend(const struct pen_config *config,
+                          struct pen_machine_settings *machine);
 void pen_settings_train(const struct pen_config *config,
                         struct pen_train_settings *ret_settings);
 

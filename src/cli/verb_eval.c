@@ -143,6 +143,7 @@ int pen_verb_eval(const struct pen_config *config)
   char cache[64];
   pen_settings_model(config, &s.model);
   pen_settings_machine(config, &s.machine);
+  pen_settings_backend(config, &s.machine);
   /* The token file is only wanted for this call. */
   snprintf(cache, sizeof cache, "/tmp/penstock-eval-XXXXXX");
   int rc = pen_model_dir_find(config->model, &model);

@@ -91,6 +91,7 @@ int pen_verb_train(const struct pen_config *config)
   struct pen_machine machine;
   bool has_profile = false;
   pen_settings_train(config, &s);
+  pen_settings_backend(config, &s.machine);
   s.stop = &stop_asked;
   int rc = pen_profile_load(config->profile, &has_profile, &machine);
   if (has_profile)

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "src/train/drives.h"
 
 #define TILE_ELEMS_AUTO (16 * PEN_NORM_CHUNK_ELEMS)
@@ -73,6 +74,12 @@ static int open_compute(struct pen_session *s, const char *gemm,
   struct pen_division_wish wish = {.threads = s->machine.threads,
                                    .update_threads = s->machine.update_threads,
                                    .numa = s->machine.numa};
+  if (s->backend) { /* compute only puts work into the device's queue */
+    if (!wish.update_threads)
+      wish.update_threads =
+          wish.threads ? wish.threads : pen_thread_usable_cpus();
+    wish.threads = 1;
+  }
   struct pen_model_options options = {.elem = s->elem,
                                       .gemm = gemm,
                                       .isa = s->isa,
@@ -81,6 +88,10 @@ static int open_compute(struct pen_session *s, const char *gemm,
                                       .cache_tokens = shape->cache_tokens,
                                       .max_micros = shape->max_micros,
                                       .max_logit_rows = shape->max_logit_rows};
+  if (s->backend) {
+    options.ops = s->backend->ops[s->elem];
+    options.device = s->backend->stream_device;
+  }
   size_t bytes = 0, cache = pen_model_cache_bytes(s->params, &options);
   int rc = pen_topology_read(&s->topology);
   if (rc == 0)
@@ -255,7 +266,7 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
                  PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
   struct place at = {s, host};
   int rc = 0;
-  if (s->machine.profile && !shape->inference)
+  if (s->machine.profile && !shape->inference && !s->backend)
     rc = search(s, shape, &at, &wish);
   if (rc == 0 || rc == -PEN_ENOFIT)
     rc = fit(&at, &wish, &s->layout, &s->plan);
@@ -292,6 +303,8 @@ int pen_session_open(struct pen_session *session,
   if (rc == 0)
     rc = open_model(session, model, shape, max_length);
   if (rc == 0)
+    rc = pen_session_open_backend(session, model->gemm);
+  if (rc == 0)
     rc = open_compute(session, model->gemm, shape);
   if (rc == 0)
     rc = place(session, shape);
@@ -306,8 +319,10 @@ int pen_session_start(struct pen_session *session, struct pen_store *store,
       .workload = pen_model_workload(session->model),
       .compute = pen_model_compute(session->model),
       .layout = &session->layout,
-      .device = session->layout.placement.unified ? &pen_device_host_unified
-                                           : &pen_device_host_discrete,
+      .device = session->backend ? session->backend->device
+                : session->layout.placement.unified
+                    ? &pen_device_host_unified
+                    : &pen_device_host_discrete,
       .store = store,
       .update_pool = session->update_pool,
       .division = &session->division,
@@ -349,6 +364,7 @@ void pen_session_close(struct pen_session *session)
   pen_model_free(&session->model);
   pen_pool_free(&session->update_pool);
   pen_pool_free(&session->pool);
+  pen_backend_close(&session->backend);
   pen_division_enter(&session->division, PEN_LANE_READ); /* anywhere again */
   pen_division_done(&session->division);
   pen_topology_done(&session->topology);

@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "io/hfdir.h"
 #include "io/store.h"
+#include "kernels/backend.h"
 #include "offload/run.h"
 #include "src/data/batch.h"
 #include "src/model/workload.h"
@@ -38,6 +39,7 @@ struct pen_session {
   struct pen_params *params;
   struct pen_topology topology;
   struct pen_division division; /* the session must stay where it is */
+  struct pen_backend *backend; /* NULL: the host computes */
   struct pen_pool *pool, *update_pool;
   struct pen_model *model;
   struct pen_search_result found; /* where the machine's profile chose */
@@ -59,6 +61,14 @@ int pen_session_open(struct pen_session *session,
                      const struct pen_machine_settings *machine,
                      const struct pen_session_shape *shape,
                      size_t max_length);
+
+/* Who multiplies, and what else decides its bits; after pen_session_open. */
+const char *pen_session_products(const struct pen_session *session);
+const char *pen_session_products_variant(const struct pen_session *session);
+
+/* session_backend.c, for pen_session_open: opens what `machine.backend` asks
+ * for and `gemm` goes with; "auto" falls back to the host, saying why. */
+int pen_session_open_backend(struct pen_session *session, const char *gemm);
 
 /* The config.json of a model: a directory's, or the file itself. */
 int pen_session_config_path(const char *model, char *ret_path, size_t bytes,

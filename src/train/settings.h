@@ -14,13 +14,15 @@
 
 /* Where a run computes and where its bytes live. */
 struct pen_machine_settings {
+  const char *backend;        /* "auto", "host", "cuda"; NULL: the host */
+  uint64_t device;            /* number, for a backend that is not the host */
   const char *isa;            /* "auto" or a level's name */
   bool require_simd;
   size_t threads;             /* 0: as many as there are CPUs */
   size_t update_threads;      /* 0: the same */
   bool numa;                  /* threads and memory by node, where there are some */
   uint64_t host_bytes;        /* most RAM to use; 0: what is available */
-  uint64_t device_bytes;      /* discrete only; 0: no limit */
+  uint64_t device_bytes;      /* of a device of its own; 0: all there is */
   uint64_t nvme_bytes;        /* most drive space; 0: what is free */
   const char *const *nvme_dirs; /* borrowed */
   size_t n_nvme_dirs;

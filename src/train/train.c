@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "io/files.h"
-#include "kernels/gemm.h"
 #include "src/train/trainer.h"
 
 #define TRACE_EVENTS_PER_LANE 200000
@@ -59,7 +58,8 @@ static int open_rundir(struct pen_trainer *t)
  * machine and these data give. */
 static int settle_numerics(struct pen_trainer *t)
 {
-  const struct pen_gemm_library *gemm = pen_model_gemm(t->session.model);
+  const char *gemm = pen_session_products(&t->session);
+  const char *variant = pen_session_products_variant(&t->session);
   struct pen_numerics now = {
       .version = PEN_NUMERICS_VERSION,
       .elem = t->session.elem,
@@ -70,8 +70,8 @@ static int settle_numerics(struct pen_trainer *t)
       .head_rows = t->session.params->head_rows,
       .seed = t->set.seed,
       .data_fingerprint = pen_sequences_fingerprint(t->train.set.sequences)};
-  snprintf(now.gemm, sizeof now.gemm, "%s", gemm->name);
-  snprintf(now.gemm_variant, sizeof now.gemm_variant, "%s", gemm->variant());
+  snprintf(now.gemm, sizeof now.gemm, "%s", gemm);
+  snprintf(now.gemm_variant, sizeof now.gemm_variant, "%s", variant);
   if (!t->resumes) {
     t->numerics = now;
     return 0;
@@ -84,7 +84,7 @@ static int settle_numerics(struct pen_trainer *t)
     return pen_error_set(PEN_EMISMATCH,
                          "this machine's %s is %s, the run was started with %s "
                          "and would change its numbers here",
-                         gemm->name, gemm->variant(), t->numerics.gemm_variant);
+                         gemm, variant, t->numerics.gemm_variant);
   return 0;
 }
 
@@ -160,8 +160,8 @@ static void print_start(const struct pen_trainer *t)
   pen_log_info("model: %s, %" PRIu64 " parameters in %zu blocks; computing in "
                "%s with %s (%s), %s kernels, %zu threads",
                t->set.model.dir, s->params->n_elems, s->params->n_blocks,
-               pen_elem_name(s->elem), pen_model_gemm(s->model)->name,
-               pen_model_gemm(s->model)->variant(), pen_isa_name(s->isa),
+               pen_elem_name(s->elem), pen_session_products(s),
+               pen_session_products_variant(s), pen_isa_name(s->isa),
                pen_pool_n_threads(s->pool));
   char threads[PEN_DIVISION_TEXT_BYTES];
   pen_log_info("threads: %s",
@@ -233,6 +233,22 @@ static int make_rundir(struct pen_trainer *t)
   return rc;
 }
 
+/* Host memory that the system did not let the device's driver pin. */
+static void warn_of_unpinned(const struct pen_session *s)
+{
+  uint64_t all = s->layout.tier_bytes[PEN_TIER_HOST];
+  uint64_t pinned = pen_run_pinned_bytes(s->run);
+  char pinned_text[PEN_SIZE_TEXT_BYTES], all_text[PEN_SIZE_TEXT_BYTES];
+  if (pinned >= all)
+    return;
+  pen_size_format(pinned, pinned_text);
+  pen_size_format(all, all_text);
+  pen_log_warn("the system pins only %s of %s of host memory for the device; "
+               "copies of the rest are slower and wait for each other; raise "
+               "the lock limit (ulimit -l) or lower --host-memory",
+               pinned_text, all_text);
+}
+
 static int run(struct pen_trainer *t)
 {
   char path[4096];
@@ -243,6 +259,8 @@ static int run(struct pen_trainer *t)
     pen_rundir_undo(&t->rundir);
     return rc;
   }
+  if (rc == 0)
+    warn_of_unpinned(&t->session);
   if (rc == 0 && pen_run_io_note(t->session.run))
     pen_log_info("I/O: %s", pen_run_io_note(t->session.run));
   if (rc == 0)

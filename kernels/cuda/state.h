@@ -1,0 +1,59 @@
+/* state.h: what the plugin's files share, free of CUDA's headers. */
+#ifndef PEN_KERNELS_CUDA_STATE_H
+#define PEN_KERNELS_CUDA_STATE_H
+
+#include "kernels/backend.h"
+#include "kernels/cuda/launch.h"
+
+struct CUevent_st;
+struct cublasContext;
+
+/* Workspace of all products: what cuBLAS asks for on Hopper and newer. */
+#define PEN_CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
+/* Host memory is pinned in pieces of at most this, and no copy crosses from one
+ * into the next. */
+#define PEN_CUDA_PIECE_BYTES ((size_t)1 << 30)
+
+struct pen_cuda {
+  struct pen_backend backend;
+  struct pen_device device; /* its state is this struct */
+  int number;
+  pen_cuda_stream queues[PEN_DEVICE_QUEUES];
+  /* Around a task; sync takes the time between them. */
+  struct CUevent_st *begun[PEN_DEVICE_QUEUES][PEN_DEVICE_MARKS];
+  struct CUevent_st *done[PEN_DEVICE_QUEUES][PEN_DEVICE_MARKS];
+  struct cublasContext *blas;
+  char *pinned;         /* host memory, from here */
+  size_t *piece_ends;   /* [n_pieces] bytes from there, ascending */
+  size_t n_pieces;
+};
+
+/* Makes the error of a call the calling thread's standing failure: 0 for 0, else
+ * -PEN_ENOFIT for lack of memory, -PEN_EDEVICE for the rest.  `what` was tried. */
+int pen_cuda_check(int cuda_error, const char *what);
+/* The host's pen_error_set. */
+extern int (*pen_cuda_error_set)(int code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* CUDA's words for its error. */
+const char *pen_cuda_error_text(int cuda_error);
+
+/* device.c: fills the row, and makes queues and marks on device `number`. */
+int pen_cuda_device_open(struct pen_cuda *cuda, uint64_t number);
+void pen_cuda_device_close(struct pen_cuda *cuda);
+/* Makes the calling thread's calls go to the device. */
+int pen_cuda_enter(const struct pen_cuda *cuda);
+
+/* products.c: cuBLAS on the compute queue. */
+int pen_cuda_products_open(struct pen_cuda *cuda);
+void pen_cuda_products_close(struct pen_cuda *cuda);
+int pen_cuda_products_set_workspace(struct pen_cuda *cuda, void *workspace);
+void pen_cuda_gemm(struct pen_stream *s, const struct pen_gemm *g);
+
+/* ops.c */
+extern const struct pen_ops pen_cuda_ops_bf16, pen_cuda_ops_f32;
+
+/* plugin.c.  Keeps a failure with the stream, if it is the first. */
+void pen_cuda_stream_fail(struct pen_stream *s, const char *what,
+                          const char *why);
+
+#endif
