@@ -19,13 +19,13 @@ def kernel_of(mangled):
     """The function's own name: the last of the length-prefixed ones before its
     template arguments."""
     name, at = mangled, 0
-    for match in re.finditer(r"(\d+)", mangled):
-        if match.start() < at:
-            continue
-        length = int(match.group(1))
-        part = mangled[match.end():match.end() + length]
+    # from where a name ends, since that may be a digit of a hash
+    while match := re.compile(r"\d+").search(mangled, at):
+        at = match.end()
+        length = int(match.group())
+        part = mangled[at:at + length]
         if len(part) == length and re.fullmatch(r"[a-z_]+\w*", part):
-            name, at = part, match.end() + length
+            name, at = part, at + length
             if name.endswith(("_kernel", "_partials")):
                 return name
     return name

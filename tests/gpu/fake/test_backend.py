@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""The CUDA backend end to end, without a device: the real program loads the
+plugin's own files on a fake runtime (fake.h), kernels run by the SIMT engine.
+
+    test_backend.py PENSTOCK FAKE_DIR REAL_PLUGIN|none
+
+What makes it red: an array of the compute lane touched by the host (a fault at
+the line where the CPU has protection keys), a copy of memory that is not pinned,
+a wait too few, a number that depends on where bytes lie.
+"""
+import json
+import os
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../e2e"))
+from penstock import Job, Skip, fail, log, main, run, same_log, same_weights, succeed, test, text, tier_bytes
+
+FAKE, REAL = sys.argv[2], sys.argv[3]
+CUDA = ("--backend", "cuda")
+SMALL = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 2,
+         "num_key_value_heads": 1}
+OPTIONS = ("--max-length", "16", "--gradient-accumulation-steps", "3", "--host-memory", "2GiB")
+STEPS = 3
+
+
+def fake(**settings):
+    """An environment in which the stand-in is found, set as fake.h says."""
+    return {**os.environ, "PEN_PLUGIN_DIR": FAKE, "PEN_FAKE_STRICT": "1",
+            **{f"PEN_FAKE_{name.upper()}": str(value) for name, value in settings.items()}}
+
+
+def job(folder, *options, **config):
+    return Job(folder, *OPTIONS, *options, steps=STEPS, data_bytes=400, **{**SMALL, **config})
+
+
+def losses(output):
+    return [line["loss"] for line in log(output)], [line["grad_norm"] for line in log(output)]
+
+
+def near(got, want, share, what):
+    for a, b in zip(got, want):
+        assert abs(a - b) <= share * abs(b), f"{what}: {a}, the host has {b}"
+    assert len(got) == len(want)
+
+
+PLACEMENTS = {
+    "all on the device": (),
+    "weights and activations in RAM": ("--offload-params", "cpu", "--offload-activations", "cpu"),
+    "all on a drive": ("--offload-optimizer", "nvme", "--offload-params", "nvme", "--offload-gradients", "nvme",
+                       "--offload-activations", "nvme", "--recompute", "all", "--nvme-path", "NVME"),
+    "one slot of each, groups of 2": ("--offload-params", "cpu", "--weight-slots", "1", "--gradient-slots", "1",
+                                      "--group-size", "2", "--offload-optimizer", "nvme", "--nvme-path", "NVME"),
+    "less device memory": ("--device-memory", "LESS", "--group-size", "3"),
+}
+
+
+def resolve(a_job, words, folder):
+    if "LESS" in words:
+        done = succeed(*a_job.args(f"{folder}/plan", "--dry-run", *CUDA, "--group-size", "3"), env=fake())
+        words = [str(tier_bytes(done, "device") - 30000) if word == "LESS" else word for word in words]
+    os.makedirs(f"{folder}/nvme", exist_ok=True)
+    return [f"{folder}/nvme" if word == "NVME" else word for word in words]
+
+
+def numbers(folder, dtype, share, **config):
+    """Losses and norms near the host's; bits the same wherever bytes lie."""
+    a_job = job(folder, "--dtype", dtype, **config)
+    a_job.train(f"{folder}/host", "--backend", "host")
+    want = losses(f"{folder}/host")
+    a_job.train(f"{folder}/cuda", *CUDA, env=fake())
+    got = losses(f"{folder}/cuda")
+    near(got[0], want[0], share, "loss")
+    near(got[1], want[1], 10 * share, "norm")
+    for number, (name, words) in enumerate(PLACEMENTS.items()):
+        output = f"{folder}/run{number}"
+        a_job.train(output, *CUDA, *resolve(a_job, words, output + ".d"), env=fake(jitter=number + 1))
+        same_log(output, f"{folder}/cuda")
+        same_weights(output, f"{folder}/cuda")
+
+
+@test
+def fp32_as_on_the_host_and_the_same_everywhere(folder):
+    """fp32 sums in another order: a few units of 2^-24 times what a sum cancels, after three updates."""
+    numbers(folder, "fp32", 2e-6)
+
+
+@test
+def bf16_as_on_the_host_and_the_same_everywhere(folder):
+    """Where orders differ a bf16 rounds to its neighbour, 2^-8: of single activations; averaged over targets,
+    a loss moves by less."""
+    numbers(folder, "bf16", 2e-3, tie_word_embeddings=False, torch_dtype="bfloat16")
+
+
+@test
+def resumed_as_straight_and_only_there(folder):
+    a_job = job(folder)
+    a_job.train(f"{folder}/straight", *CUDA, "--save-steps", "2", env=fake())
+    output = f"{folder}/resumed"
+    succeed(*a_job.args(output, *CUDA, "--save-steps", "2", "--overwrite"), env=fake())
+    shutil.rmtree(f"{output}/model")
+    for words, status, said in ((("--resume", "--backend", "host"), 1, "cublas"),
+                                (("--resume", "--backend", "auto"), 1, "there is no penstock-cuda.so")):
+        env = fake() if "host" in words else {**os.environ, "PEN_PLUGIN_DIR": folder}
+        fail(status, said, *a_job.args(output, *words), env=env)
+    succeed(*a_job.args(output, "--resume"), env=fake())
+    same_weights(output, f"{folder}/straight")
+
+
+@test
+def evaluation(folder):
+    a_job = job(folder)
+    words = ("eval", "--model", a_job.model, "--data", a_job.data, "--max-length", "16", "-o", "json")
+    want = json.loads(succeed(*words, "--backend", "host").stdout)["loss"]
+    got = json.loads(succeed(*words, *CUDA, env=fake()).stdout)["loss"]
+    near([got], [want], 1e-6, "loss")
+
+
+@test
+def what_is_missing_is_told(folder):
+    """One line, and the CPU with auto; exit code 1 where CUDA was asked for."""
+    a_job = job(folder)
+    empty, broken, missing = (f"{folder}/{name}" for name in ("empty", "broken", "missing"))
+    for name in (empty, broken, missing):
+        os.makedirs(name)
+    with open(f"{broken}/penstock-cuda.so", "wb") as f:
+        f.write(b"not a library")
+    cases = [({"PEN_PLUGIN_DIR": empty}, "there is no penstock-cuda.so"),
+             ({"PEN_PLUGIN_DIR": broken}, "cannot load"),
+             (fake(devices=0), "no CUDA device"),
+             (fake(driver=0), "no NVIDIA driver"),
+             (fake(driver=11080), "knows CUDA 11.8, this needs 13.0"),
+             (fake(capability=75), "compute capability 7.5")]
+    if REAL != "none":  # the real plugin: its libraries there, no driver; and one of them missing
+        with open(REAL, "rb") as f:
+            blob = f.read()
+        with open(f"{missing}/penstock-cuda.so", "wb") as f:
+            f.write(blob.replace(b"libcublas.so", b"libcubxxx.so"))
+        cases.append(({"PEN_PLUGIN_DIR": missing}, "libcubxxx.so"))
+        if not os.path.exists("/dev/nvidiactl"):
+            cases.append(({"PEN_PLUGIN_DIR": os.path.dirname(REAL)}, "no NVIDIA driver"))
+    else:
+        print("# the real plugin was not built: its own fall-backs are not tried")
+    if not os.path.exists("/dev/nvidiactl"):
+        cases.append(({"PEN_PLUGIN_DIR": None}, ("no NVIDIA driver",)))
+    for number, (change, words) in enumerate(cases):
+        env = {name: value for name, value in {**os.environ, **change}.items() if value is not None}
+        fail(1, words, *a_job.args(f"{folder}/refused", *CUDA), env=env)
+        assert not os.path.exists(f"{folder}/refused")
+        done = a_job.train(f"{folder}/auto{number}", "--max-steps", "1", env=env)
+        lines = [line for line in done.stderr.splitlines() if "computing on the CPU" in line]
+        assert len(lines) == 1, done.stderr
+        for word in [words] if isinstance(words, str) else words:
+            assert word in lines[0], lines[0]
+        facts = {fact["name"]: fact for fact in json.loads(run("doctor", "-o", "json", env=env).stdout)["facts"]}
+        assert "the CPU computes" in facts["GPU"]["text"] + facts["GPU"]["advice"], facts["GPU"]
+
+
+@test
+def auto_takes_the_device(folder):
+    a_job = job(folder)
+    done = a_job.train(f"{folder}/auto", "--max-steps", "1", env=fake())
+    assert "computing on CUDA device 0, Fake GPU 0" in done.stderr, done.stderr
+    facts = {fact["name"]: fact for fact in json.loads(run("doctor", "-o", "json", env=fake()).stdout)["facts"]}
+    assert facts["GPU"]["text"].startswith("CUDA device 0, Fake GPU 0"), facts["GPU"]
+    fail(2, "there are 2 CUDA devices", *a_job.args(f"{folder}/x", *CUDA, "--device", "2"), env=fake(devices=2))
+    done = a_job.train(f"{folder}/second", "--max-steps", "1", *CUDA, "--device", "1", env=fake(devices=2))
+    assert "computing on CUDA device 1, Fake GPU 1" in done.stderr, done.stderr
+    done = a_job.train(f"{folder}/host", "--max-steps", "1", "--gemm", "reference", env=fake())
+    assert "CUDA" not in done.stderr, done.stderr
+    fail(1, "onednn", *a_job.args(f"{folder}/x", *CUDA, "--gemm", "onednn"), env=fake())
+
+
+@test
+def no_memory_at_any_time_is_exit_code_3(folder):
+    a_job = job(folder, "--max-steps", "1")
+    n = 0
+    while True:
+        n += 1
+        done = run(*a_job.args(f"{folder}/run", *CUDA), env=fake(oom=n))
+        if done.returncode == 0:
+            break
+        assert done.returncode == 3, f"allocation {n}: status {done.returncode}\n{done.stderr}"
+        last = done.stderr.splitlines()[-1]
+        assert "CUDA" in last or "cuBLAS" in last or "device memory" in last, last
+        assert not os.path.exists(f"{folder}/run"), f"allocation {n} left a run"
+    print(f"# {n - 1} allocations were refused in turn")
+    assert n > 100, n  # three streams, their events, cuBLAS, the arena
+
+
+@test
+def too_little_device_memory(folder):
+    a_job = job(folder, "--max-steps", "1")
+    args = a_job.args(f"{folder}/run", *CUDA)
+    fail(3, "device memory", *args, env=fake(memory=36 << 20))
+    fail(3, ("--device-memory 8.00 GiB", "are free"), *args, "--device-memory", "8GiB", env=fake())
+    fail(3, "workspace", *args, "--device-memory", "32MiB", env=fake())
+    assert not os.path.exists(f"{folder}/run")
+
+
+@test
+def less_memory_pinned(folder):
+    a_job = job(folder)
+    a_job.train(f"{folder}/all", *CUDA, env=fake())
+    done = a_job.train(f"{folder}/none", *CUDA, env=fake(pin=0, strict=0))
+    assert "pins only 0 B of" in done.stderr, done.stderr
+    same_log(f"{folder}/none", f"{folder}/all")
+    same_weights(f"{folder}/none", f"{folder}/all")
+
+
+@test
+def a_failing_device_is_told_with_its_place(folder):
+    a_job = job(folder)
+    done = fail(1, (" of block ", " on lane ", "illegal memory access"), *a_job.args(f"{folder}/run", *CUDA),
+                env=fake(fault=150))
+    print("# " + done.stderr.splitlines()[-1])
+
+
+main()

@@ -1,0 +1,268 @@
+/* Lanes as queues of a device: the plugin's device row on the fake runtime, with
+ * delays drawn by seed, trains the toy to the same bits as the host does; and
+ * every wait that makes it so is missed when it is left out. */
+#include "tests/test.h"
+
+#include "kernels/cuda/state.h"
+#include "offload/run_lanes.h"
+#include "tests/gpu/fake/fake.h"
+#include "tests/gpu/fake/toy_queue.h"
+#include "tests/sched/places.h"
+#include "tests/sched/runs.h"
+#include "tests/tmpdir.h"
+
+/* What plugin.c has in the plugin. */
+int (*pen_cuda_error_set)(int code, const char *format, ...) = pen_error_set;
+
+void pen_cuda_stream_fail(struct pen_stream *s, const char *what,
+                          const char *why)
+{
+  fail_msg("%s: %s", what, why);
+}
+
+static struct pen_cuda cuda;
+static struct runs_on on = {&cuda.device, toy_queue_wrap};
+
+static int open_device(void **state)
+{
+  (void)state;
+  fake_settings()->strict = true;
+  fake_settings()->memory_bytes = (uint64_t)256 << 20;
+  test_ok(pen_cuda_device_open(&cuda, 0));
+  test_ok(pen_cuda_products_open(&cuda));
+  toy_queue_use(cuda.queues[PEN_DEVICE_COMPUTE]);
+  return 0;
+}
+
+static int close_device(void **state)
+{
+  (void)state;
+  pen_cuda_products_close(&cuda);
+  pen_cuda_device_close(&cuda);
+  return 0;
+}
+
+static int dropped_lane; /* of test_every_wait_is_needed */
+
+static int calm(void **state)
+{
+  struct fake_settings *s = fake_settings();
+  (void)state;
+  s->jitter = 0;
+  s->drop_waiter = s->drop_waited = s->drop_sync = dropped_lane = -1;
+  return 0;
+}
+
+static struct pen_placement place(uint64_t n)
+{
+  struct pen_placement p = places_random(places_seed(), n);
+  p.unified = false;
+  return p;
+}
+
+static void test_the_same_bits(void **state)
+{
+  struct pen_placement plain = places_plain();
+  char text[128];
+  (void)state;
+  for (int tied = 0; tied < 2; tied++) {
+    struct runs_outcome *want = runs_outcome(&plain, tied, 1, 1, -1, NULL);
+    for (uint64_t n = 0; n < (TEST_SANITIZED ? 2 : 4); n++) {
+      struct pen_placement p = place(n);
+      fake_settings()->jitter = n + 1;
+      struct runs_outcome *got = runs_outcome(&p, tied, 2, 1, -1, &on);
+      if (!runs_same(got, want, text, sizeof text))
+        fail_msg("placement %d on the device: %s", (int)n, text);
+      runs_outcome_free(got);
+    }
+    runs_outcome_free(want);
+  }
+  assert_int_equal(fake_counts()->pageable_copies, 0);
+}
+
+/* Host memory that cannot be pinned, or only its beginning: slower, the same. */
+static void test_less_pinned_memory(void **state)
+{
+  struct pen_placement plain = places_plain(), p = place(2);
+  static const uint64_t pinned[] = {0, (uint64_t)2 << 20};
+  char text[128];
+  (void)state;
+  fake_settings()->strict = false;
+  struct runs_outcome *want = runs_outcome(&plain, true, 1, 1, -1, NULL);
+  for (size_t i = 0; i < 2; i++) {
+    fake_settings()->pin_bytes = pinned[i];
+    uint64_t before = fake_counts()->pageable_copies;
+    struct runs_outcome *got = runs_outcome(&p, true, 2, 1, -1, &on);
+    if (!runs_same(got, want, text, sizeof text))
+      fail_msg("with %zu bytes pinned: %s", (size_t)pinned[i], text);
+    assert_true(fake_counts()->pageable_copies > before);
+    runs_outcome_free(got);
+  }
+  fake_settings()->pin_bytes = UINT64_MAX;
+  fake_settings()->strict = true;
+  runs_outcome_free(want);
+}
+
+/* ---- waits left out ---- */
+
+/* A run makes the tickets of its lanes in order, and one run is there at a
+ * time. */
+static const struct pen_ticket *tickets[PEN_LANES];
+static size_t n_tickets;
+static int dropped_lane = -1; /* waits of threads for this lane are left out */
+static uint64_t n_dropped;
+
+int __real_pen_ticket_init(struct pen_ticket *lane);
+int __wrap_pen_ticket_init(struct pen_ticket *lane);
+bool __real_pen_ticket_wait(struct pen_ticket *lane, uint32_t ticket);
+bool __wrap_pen_ticket_wait(struct pen_ticket *lane, uint32_t ticket);
+
+int __wrap_pen_ticket_init(struct pen_ticket *lane)
+{
+  tickets[n_tickets++ % PEN_LANES] = lane;
+  return __real_pen_ticket_init(lane);
+}
+
+bool __wrap_pen_ticket_wait(struct pen_ticket *lane, uint32_t ticket)
+{
+  if (dropped_lane < 0 || lane != tickets[dropped_lane])
+    return __real_pen_ticket_wait(lane, ticket);
+  __atomic_add_fetch(&n_dropped, 1, __ATOMIC_RELAXED);
+  return true;
+}
+
+#if !TEST_SANITIZED
+/* Weights, gradients and activations all travel; rings of one or two slots. */
+static struct pen_placement busy_place(void)
+{
+  struct pen_placement p = places_plain();
+  p.unified = false;
+  p.weights_device_bytes = p.activations_device_bytes = 0;
+  p.group_size = 2;
+  p.weight_slots = 2;
+  p.gradient_slots = 1;
+  p.activation_slots = 2;
+  return p;
+}
+
+/* Does a training under some of these seeds come out otherwise? */
+static bool is_noticed(const struct runs_outcome *want, int n_seeds,
+                       int *ret_seeds)
+{
+  struct pen_placement p = busy_place();
+  char text[128];
+  for (int seed = 1; seed <= n_seeds; seed++) {
+    fake_settings()->jitter = (uint64_t)seed;
+    struct runs_outcome *got = runs_outcome(&p, true, 2, 1, -1, &on);
+    bool same = runs_same(got, want, text, sizeof text);
+    runs_outcome_free(got);
+    *ret_seeds = seed;
+    if (!same)
+      return true;
+  }
+  return false;
+}
+
+#define HOST (-1)
+
+static const char *name_of(int lane)
+{
+  return lane == HOST ? "the host" : pen_lane_name(lane);
+}
+
+/* A wait of one lane for another; HOST: threads, for what a device lane's
+ * finisher, or a host lane, has done. */
+static const struct {
+  int waiter, waited;
+} waits[] = {{PEN_LANE_COMPUTE, PEN_LANE_UPLOAD},
+             {PEN_LANE_COMPUTE, PEN_LANE_DOWNLOAD},
+             {PEN_LANE_UPLOAD, PEN_LANE_COMPUTE},
+             {PEN_LANE_DOWNLOAD, PEN_LANE_COMPUTE},
+             {HOST, PEN_LANE_COMPUTE},
+             {HOST, PEN_LANE_UPLOAD},
+             {HOST, PEN_LANE_DOWNLOAD},
+             {HOST, PEN_LANE_UPDATE}};
+
+/* The fake numbers streams as PEN_DEVICE_ and so the first lanes do. */
+static void leave_out(int waiter, int waited)
+{
+  struct fake_settings *s = fake_settings();
+  if (waited == PEN_LANE_UPDATE) {
+    dropped_lane = waited;
+  } else if (waiter == HOST) {
+    s->drop_sync = waited;
+  } else {
+    s->drop_waiter = waiter;
+    s->drop_waited = waited;
+  }
+}
+
+static void test_every_wait_is_needed(void **state)
+{
+  struct pen_placement plain = places_plain();
+  int seeds = 0;
+  (void)state;
+  struct runs_outcome *want = runs_outcome(&plain, true, 1, 1, -1, NULL);
+  if (is_noticed(want, 3, &seeds))
+    fail_msg("with all waits seed %d differs", seeds);
+  for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+    uint64_t before = fake_counts()->dropped + n_dropped;
+    leave_out(waits[i].waiter, waits[i].waited);
+    bool noticed = is_noticed(want, 10, &seeds);
+    calm(NULL);
+    uint64_t dropped = fake_counts()->dropped + n_dropped - before;
+    printf("# %s not waiting for %s: %s after %d trainings, %llu waits left "
+           "out\n", name_of(waits[i].waiter), name_of(waits[i].waited),
+           noticed ? "noticed" : "NOT noticed", seeds,
+           (unsigned long long)dropped);
+    assert_true(dropped > 0);
+    assert_true(noticed);
+  }
+  runs_outcome_free(want);
+}
+#endif
+
+/* ---- failures ---- */
+
+static int step_once(const struct pen_placement *p, char *text, size_t bytes)
+{
+  struct runs t = {.dir = test_tmp("store")};
+  struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false};
+  struct pen_run_update update = {.apply = true, .commit = true};
+  struct pen_run_result r;
+  runs_init(&t, p, true, 2, 1, &on);
+  int rc = pen_run_step(t.run, &shape, &update, &r);
+  snprintf(text, bytes, "%s", pen_error_text());
+  pen_error_clear();
+  runs_outcome_free(t.outcome);
+  runs_done(&t);
+  return rc;
+}
+
+/* A launch that breaks the device: the step ends, its place is told.  Last, since
+ * the device stays broken. */
+static void test_failure_is_told(void **state)
+{
+  struct pen_placement p = place(3);
+  char text[1024];
+  (void)state;
+  fake_settings()->fault = fake_counts()->launches + 20;
+  assert_int_equal(step_once(&p, text, sizeof text), -PEN_EDEVICE);
+  printf("# %s\n", text);
+  assert_non_null(strstr(text, " of block "));
+  assert_non_null(strstr(text, " on lane "));
+  assert_non_null(strstr(text, "illegal memory access"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_teardown(test_the_same_bits, calm),
+      cmocka_unit_test_teardown(test_less_pinned_memory, calm),
+#if !TEST_SANITIZED
+      cmocka_unit_test_teardown(test_every_wait_is_needed, calm),
+#endif
+      cmocka_unit_test_teardown(test_failure_is_told, calm),
+  };
+  return cmocka_run_group_tests(tests, open_device, close_device);
+}

@@ -1,0 +1,186 @@
+/* toy_queue.c: each call's arguments are kept and the call is made by the
+ * stream's thread, as a kernel launch's would be. */
+#include "tests/gpu/fake/toy_queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tests/gpu/fake/fake.h"
+
+static struct pen_compute inner;
+static struct CUstream_st *queue;
+
+struct call {
+  void (*make)(const struct call *c);
+  size_t block, micro;
+  struct pen_inputs in;
+  const void *w, *x, *saved;
+  void *y, *d, *work, *saved_out;
+  const float *stats, *sum, *extra;
+  float *stats_out, *dx, *grad;
+  double *loss;
+  struct pen_finish_result finish;
+};
+
+static void run(void *record)
+{
+  struct call *c = record;
+  c->make(c);
+  free(c);
+}
+
+static int put(struct call call, void (*make)(const struct call *c))
+{
+  struct call *c = malloc(sizeof *c);
+  *c = call;
+  c->make = make;
+  int r = fake_launch(queue, run, c);
+  return r ? pen_error_set(PEN_EDEVICE, "a launch failed: %d", r) : 0;
+}
+
+static void make_forward(const struct call *c)
+{
+  inner.forward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x, c->y,
+                c->saved_out, c->work);
+}
+
+static int forward(void *ctx, size_t block, size_t micro,
+                   const struct pen_inputs *in, const void *w, const void *x,
+                   void *y, void *saved, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .y = y, .saved_out = saved, .work = work},
+             make_forward);
+}
+
+static void make_backward(const struct call *c)
+{
+  inner.backward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x, c->saved,
+                 c->d, c->grad, c->work);
+}
+
+static int backward(void *ctx, size_t block, size_t micro,
+                    const struct pen_inputs *in, const void *w, const void *x,
+                    const void *saved, void *d, float *grad, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .saved = saved, .d = d, .grad = grad,
+                           .work = work},
+             make_backward);
+}
+
+static void make_head_begin(const struct call *c)
+{
+  inner.head_begin(inner.ctx, c->micro, c->stats_out);
+}
+
+static int head_begin(void *ctx, size_t micro, float *stats)
+{
+  return put((struct call){.micro = micro, .stats_out = stats},
+             make_head_begin);
+}
+
+static void make_head_forward(const struct call *c)
+{
+  inner.head_forward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x,
+                     c->stats_out, c->work);
+}
+
+static int head_forward(void *ctx, size_t block, size_t micro,
+                        const struct pen_inputs *in, const void *w,
+                        const void *x, float *stats, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .stats_out = stats, .work = work},
+             make_head_forward);
+}
+
+static void make_head_loss(const struct call *c)
+{
+  inner.head_loss(inner.ctx, c->micro, &c->in, c->stats, c->loss);
+}
+
+static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
+                     const float *stats, double *ret_loss)
+{
+  return put((struct call){.micro = micro, .in = *in, .stats = stats,
+                           .loss = ret_loss},
+             make_head_loss);
+}
+
+static void make_head_backward(const struct call *c)
+{
+  inner.head_backward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x,
+                      c->stats, c->dx, c->grad, c->work);
+}
+
+static int head_backward(void *ctx, size_t block, size_t micro,
+                         const struct pen_inputs *in, const void *w,
+                         const void *x, const float *stats, float *dx,
+                         float *grad, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .stats = stats, .dx = dx, .grad = grad,
+                           .work = work},
+             make_head_backward);
+}
+
+static void make_head_end(const struct call *c)
+{
+  inner.head_end(inner.ctx, c->micro, c->sum, c->d);
+}
+
+static int head_end(void *ctx, size_t micro, const float *dx, void *d)
+{
+  return put((struct call){.micro = micro, .sum = dx, .d = d}, make_head_end);
+}
+
+static void make_head_logits(const struct call *c)
+{
+  inner.head_logits(inner.ctx, c->block, c->micro, &c->in, c->w, c->x, c->dx,
+                    c->work);
+}
+
+static int head_logits(void *ctx, size_t block, size_t micro,
+                       const struct pen_inputs *in, const void *w,
+                       const void *x, float *logits, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .dx = logits, .work = work},
+             make_head_logits);
+}
+
+static void make_finish(const struct call *c)
+{
+  struct pen_finish_result result = c->finish;
+  inner.finish(inner.ctx, c->block, c->sum, c->extra, c->y, &result);
+}
+
+static int finish(void *ctx, size_t block, const float *grad,
+                  const float *extra, void *stored,
+                  struct pen_finish_result *result)
+{
+  return put((struct call){.block = block, .sum = grad, .extra = extra,
+                           .y = stored, .finish = *result},
+             make_finish);
+}
+
+void toy_queue_use(struct CUstream_st *stream)
+{
+  queue = stream;
+}
+
+void toy_queue_wrap(struct pen_compute *compute)
+{
+  inner = *compute;
+  compute->forward = forward;
+  compute->backward = backward;
+  compute->head_begin = head_begin;
+  compute->head_forward = head_forward;
+  compute->head_loss = head_loss;
+  compute->head_backward = head_backward;
+  compute->head_end = head_end;
+  compute->head_logits = head_logits;
+  compute->finish = finish;
+}
