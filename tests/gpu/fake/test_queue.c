@@ -70,7 +70,9 @@ static void test_the_same_bits(void **state)
     for (uint64_t n = 0; n < (TEST_SANITIZED ? 2 : 4); n++) {
       struct pen_placement p = place(n);
       fake_settings()->jitter = n + 1;
+      uint64_t before = fake_counts()->allocations;
       struct runs_outcome *got = runs_outcome(&p, tied, 2, 1, -1, &on);
+      assert_int_equal(fake_counts()->allocations, before + 1); /* the arena */
       if (!runs_same(got, want, text, sizeof text))
         fail_msg("placement %d on the device: %s", (int)n, text);
       runs_outcome_free(got);

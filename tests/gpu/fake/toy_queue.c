@@ -84,15 +84,16 @@ static int head_begin(void *ctx, size_t micro, float *stats)
 static void make_head_forward(const struct call *c)
 {
   inner.head_forward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x,
-                     c->stats_out, c->work);
+                     c->stats_out, c->saved_out, c->work);
 }
 
 static int head_forward(void *ctx, size_t block, size_t micro,
                         const struct pen_inputs *in, const void *w,
-                        const void *x, float *stats, void *work)
+                        const void *x, float *stats, void *saved, void *work)
 {
   return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
-                           .x = x, .stats_out = stats, .work = work},
+                           .x = x, .stats_out = stats, .saved_out = saved,
+                           .work = work},
              make_head_forward);
 }
 
@@ -112,17 +113,17 @@ static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
 static void make_head_backward(const struct call *c)
 {
   inner.head_backward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x,
-                      c->stats, c->dx, c->grad, c->work);
+                      c->stats, c->saved, c->dx, c->grad, c->work);
 }
 
 static int head_backward(void *ctx, size_t block, size_t micro,
                          const struct pen_inputs *in, const void *w,
-                         const void *x, const float *stats, float *dx,
-                         float *grad, void *work)
+                         const void *x, const float *stats, const void *saved,
+                         float *dx, float *grad, void *work)
 {
   return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
-                           .x = x, .stats = stats, .dx = dx, .grad = grad,
-                           .work = work},
+                           .x = x, .stats = stats, .saved = saved, .dx = dx,
+                           .grad = grad, .work = work},
              make_head_backward);
 }
 
