@@ -303,7 +303,8 @@ int pen_session_open(struct pen_session *session,
   if (rc == 0)
     rc = open_model(session, model, shape, max_length);
   if (rc == 0)
-    rc = pen_session_open_backend(session, model->gemm);
+    rc = pen_session_open_backend(session, model->gemm,
+                                  shape->cache_tokens > 0);
   if (rc == 0)
     rc = open_compute(session, model->gemm, shape);
   if (rc == 0)

@@ -168,6 +168,7 @@ def auto_takes_the_device(folder):
     assert "computing on CUDA device 1, Fake GPU 1" in done.stderr, done.stderr
     done = a_job.train(f"{folder}/host", "--max-steps", "1", "--gemm", "reference", env=fake())
     assert "CUDA" not in done.stderr, done.stderr
+    fail(1, "--samples-every", *a_job.args(f"{folder}/x", *CUDA, "--samples-every", "1"), env=fake())
     fail(1, "onednn", *a_job.args(f"{folder}/x", *CUDA, "--gemm", "onednn"), env=fake())
 
 
