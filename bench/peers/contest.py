@@ -39,7 +39,7 @@ class Job:
     name: str
     parameters: dict
     units: dict  # measure -> unit
-    contenders: list
+    contenders: Callable  # -> [Contender]; called when the job is held, for it may make inputs
     # measure -> how far from ours it may lie where the job was the same
     same: dict = dataclasses.field(default_factory=dict)
 
@@ -117,10 +117,10 @@ def near_the_best(job, contenders, found):
     return [c for c in contenders if c.name == OURS or speed(c.name) >= FAR_BEHIND * best]
 
 
-def compete(job, rounds, prefix):
+def compete(job, contenders, rounds, prefix):
     """{contender: {measure: [value a round]}}; who fails once is out."""
     found = {}
-    contenders = run_round(job, job.contenders, prefix, found)
+    contenders = run_round(job, contenders, prefix, found)
     for _ in range(1, rounds):
         contenders = run_round(job, near_the_best(job, contenders, found), prefix, found)
     return found
@@ -153,10 +153,11 @@ def tell(job, found):
             say(text)
 
 
-def hold(job, rounds, prefix, fingerprint):
-    """Runs the job and writes its lines."""
+def hold(job, rounds, prefix, fingerprint, by=None):
+    """Runs the job and writes its lines.  by: names of the only peers to run."""
     say(f"{job.name} " + " ".join(f"{k}={v}" for k, v in job.parameters.items()))
-    found = compete(job, rounds, prefix)
+    contenders = [c for c in job.contenders() if not by or c.name in (OURS, *by)]
+    found = compete(job, contenders, rounds, prefix)
     for name, measures in found.items():
         for measure, unit in job.units.items():
             report.write(report.result(f"peers.{job.name}.{measure}",

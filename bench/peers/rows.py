@@ -1,5 +1,6 @@
 """The rows of the comparison: which jobs there are, and who does them how."""
 import ctypes.util
+import functools
 import json
 import os
 import statistics
@@ -18,6 +19,7 @@ HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 PAGES = {"": {}, ", huge pages": HUGE_PAGES}
 TCMALLOC = ctypes.util.find_library("tcmalloc_minimal")
 ALLOCATORS = {"": {}, ", tcmalloc": {"LD_PRELOAD": TCMALLOC}} if TCMALLOC else {"": {}}
+BEST_ALLOCATOR = max(ALLOCATORS)
 
 # What makes others do without AVX-512.  Both sides get all of it.
 ONLY_AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell",
@@ -28,9 +30,10 @@ STATE_IN_RAM = ("--offload-optimizer", "cpu")
 OWN_AVX2 = (*STATE_IN_RAM, "--isa", "avx2")
 
 
-def state_on_disk(work):
-    return ("--host-memory", "12GiB", "--offload-optimizer", "nvme", "--nvme-path",
-            os.path.join(work, "state"), "--state-after-run", "discard")
+def in_memory(size, work):
+    """At most so much RAM, the drive of the work folder for the rest."""
+    return ("--host-memory", size, "--nvme-path", os.path.join(work, "state"),
+            "--state-after-run", "discard")
 
 
 class Setting:
@@ -95,14 +98,18 @@ def peer_adamw(setting, how, elems, threads, pages):
 
 
 def adamw(setting):
+    ways = [(how, pages) for how in ("torch-fused", "torch-foreach", "torch-fused-each",
+                                     "torch-compiled", "deepspeed", "deepspeed-each")
+            for pages in PAGES]
+
+    def contenders(elems, threads):
+        return [our_adamw(setting, elems, threads),
+                *(peer_adamw(setting, how, elems, threads, pages) for how, pages in ways)]
+
     for elems in (100_000_000, 500_000_000):
         for threads in (1, 2):
-            peers = [peer_adamw(setting, how, elems, threads, pages)
-                     for how in ("torch-fused", "torch-foreach", "torch-fused-each",
-                                 "torch-compiled", "deepspeed", "deepspeed-each")
-                     for pages in PAGES]
             yield Job("adamw", {"elements": elems, "threads": threads}, {"rate": "parameters/s"},
-                      [our_adamw(setting, elems, threads), *peers])
+                      functools.partial(contenders, elems, threads))
 
 
 # A training step
@@ -157,42 +164,42 @@ class Steps:
             *["--compile"] * compiled, *["--recompute"] * self.recompute], read,
             {"OMP_NUM_THREADS": "2", **ALLOCATORS[allocator], **(environment or {})}, cap_bytes)
 
-    def job(self, name, contenders, loss_within):
-        return Job(name, self.parameters(), {"rate": "tokens/s", "peak_bytes": "bytes"}, contenders,
+    def job(self, name, ways, loss_within, ours=None):
+        """ways: of the peers, arguments of peer(); ours: likewise of ours()."""
+        return Job(name, self.parameters(), {"rate": "tokens/s", "peak_bytes": "bytes"},
+                   lambda: [self.ours(**(ours or {})), *(self.peer(*way) for way in ways)],
                    {"loss": loss_within})
 
 
 def step(setting):
     """Every way that PyTorch has on the first job; on the others those that come near its best."""
-    allocator = max(ALLOCATORS)  # another one than the C library's, where there is one
-    near = [("masters", False, allocator), ("masters", True, allocator),
-            ("masters-hooks", False, allocator)]
-    every = [("masters", False, ""), *near, ("autocast", False, allocator),
-             ("autocast", True, allocator)]
-    for model, batch, length, recompute, ways in (
-            ("smollm2", 4, 512, False, every), ("smollm2", 4, 512, True, near),
-            ("smollm2", 1, 2048, False, near), ("smollm2", 1, 2048, True, near),
-            # of the large one's ways only hooks leave room in 24 GiB
-            ("llama-1b", 1, 512, False, near[2:]), ("llama-1b", 1, 512, True, near[2:]),
-            ("llama-1b", 1, 2048, False, near[2:]), ("llama-1b", 1, 2048, True, near[2:])):
-        s = Steps(setting, model, batch, length, recompute, steps=2 if model == "smollm2" else 1)
-        yield s.job("step", [s.ours(), *(s.peer(*way) for way in ways)], 0.02)
+    near = [("masters", False, BEST_ALLOCATOR), ("masters", True, BEST_ALLOCATOR),
+            ("masters-hooks", False, BEST_ALLOCATOR)]
+    every = [("masters",), *near, ("autocast", False, BEST_ALLOCATOR),
+             ("autocast", True, BEST_ALLOCATOR)]
+    for batch, length, recompute in ((4, 512, False), (4, 512, True), (1, 2048, False),
+                                     (1, 2048, True)):
+        yield Steps(setting, "smollm2", batch, length, recompute, steps=2).job(
+            "step", near if recompute or batch == 1 else every, 0.02)
+    for length, recompute in ((512, False), (512, True), (2048, False), (2048, True)):
+        # of PyTorch's ways only hooks fit into 24 GiB; ours may have what they take
+        yield Steps(setting, "llama-1b", 1, length, recompute, steps=1).job(
+            "step", near[2:], 0.02, {"options": in_memory("18GiB", setting.work)})
 
 
 def memory(setting):
-    """A model of 1 B parameters in 12 GiB; what the peer does with 20, and without a cap."""
-    s = Steps(setting, "llama-1b", 1, 512, True, steps=1)
-    peers = [s.peer(how, cap_bytes=cap) for cap in (20 * GIB, 0) for how in ("masters", "masters-hooks")]
-    yield s.job("memory", [s.ours(options=state_on_disk(setting.work), cap_bytes=12 * GIB), *peers], 0.02)
+    """A model of 1 B parameters in 12 GiB; what PyTorch does with 20, and without a cap."""
+    yield Steps(setting, "llama-1b", 1, 512, True, steps=1).job(
+        "memory", [(how, False, "", None, cap) for cap in (20 * GIB, 0)
+                   for how in ("masters", "masters-hooks")], 0.02,
+        {"options": in_memory("12GiB", setting.work), "cap_bytes": 12 * GIB})
 
 
 def avx2(setting):
     for batch, length in ((4, 512), (1, 2048)):
-        s = Steps(setting, "smollm2", batch, length)
-        peers = [s.peer("fp32", compiled, allocator, ONLY_AVX2) for compiled in (False, True)
-                 for allocator in ALLOCATORS]
-        ours = s.ours(dtype="fp32", options=OWN_AVX2, environment=ONLY_AVX2)
-        yield s.job("avx2", [ours, *peers], 0.001)
+        yield Steps(setting, "smollm2", batch, length, steps=2).job(
+            "avx2", [("fp32", compiled, BEST_ALLOCATOR, ONLY_AVX2) for compiled in (False, True)],
+            0.001, {"dtype": "fp32", "options": OWN_AVX2, "environment": ONLY_AVX2})
 
 
 ROWS = {"adamw": adamw, "step": step, "memory": memory, "avx2": avx2}

@@ -50,6 +50,7 @@ def no_build_is_one_line():
 def slips():
     refused("run", "--row", "speed", status=2, text="invalid choice: 'speed'")
     refused("run", "--rounds", "0", status=2, text="--rounds must be at least 1")
+    refused("run", "--where", "threads", status=2, text="--where takes NAME=VALUE, not threads")
     refused("setup", "a", "b", status=2, text="usage: bench/peers/setup")
     refused("setup", "--help", status=2, text="usage: bench/peers/setup")
 
@@ -59,13 +60,13 @@ def contender(name, code, **more):
                              lambda text: {"rate": float(text)}, **more)
 
 
-def hold(*contenders, rounds=3, same=None):
+def hold(*contenders, rounds=3, same=None, by=None):
     """The lines that a contest writes, by contender, and what it says."""
-    job = contest.Job("t", {"n": 1}, {"rate": "steps/s", "peak_bytes": "bytes"}, contenders,
+    job = contest.Job("t", {"n": 1}, {"rate": "steps/s", "peak_bytes": "bytes"}, lambda: contenders,
                       same or {})
     with contextlib.redirect_stdout(io.StringIO()) as lines, \
             contextlib.redirect_stderr(io.StringIO()) as said:
-        contest.hold(job, rounds, [], {})
+        contest.hold(job, rounds, [], {}, by)
     by = {}
     for line in map(json.loads, lines.getvalue().splitlines()):
         by.setdefault(line["parameters"]["by"], {})[line["name"]] = line
@@ -85,6 +86,12 @@ def one_after_the_other():
     assert by["peer"]["peers.t.rate"]["value"] == 4
     # 1/2, 3/4, 5/6
     assert "penstock is 0.75 times better (0.50 to 0.83)" in said, said
+
+
+@test
+def others_are_left_out():
+    by, _ = hold(*(contender(name, "print(1)") for name in ("penstock", "a", "b")), by=["b"], rounds=1)
+    assert list(by) == ["penstock", "b"], by
 
 
 @test
@@ -155,7 +162,7 @@ def our_side_of_a_step():
     with tempfile.TemporaryDirectory() as folder:
         steps = rows.Steps(Tiny(os.environ["PEN_BUILD"], "/nonexistent", folder), "smollm2", 2, 32,
                            recompute=True)
-        for ours in (steps.ours(), steps.ours(dtype="fp32", options=rows.state_on_disk(folder)),
+        for ours in (steps.ours(), steps.ours(dtype="fp32", options=rows.in_memory("1GiB", folder)),
                      steps.ours(dtype="fp32", options=rows.OWN_AVX2, environment=rows.ONLY_AVX2)):
             found = contest.execute(ours, [])
             assert found["rate"] > 0 and 5 < found["loss"] < 6, found  # ln 256 = 5.55
