@@ -68,6 +68,23 @@ static int open_model(struct pen_session *s,
   return pen_params_open(&s->config, s->dir, shape->head_rows, model->untie, &s->params);
 }
 
+/* The library that a trial finds the fastest, in place of "auto". */
+static int choose_gemm(struct pen_session *s,
+                       const struct pen_session_shape *shape,
+                       const char **gemm)
+{
+  struct pen_gemm_trial trial = {.elem = s->elem,
+                                 .tokens = shape->max_tokens,
+                                 .hidden = s->config.hidden_size,
+                                 .ffn = s->config.intermediate_size};
+  if (!s->gemm_choice.n)
+    return 0;
+  int rc = pen_gemm_choice_make(&trial, s->isa, s->pool, &s->gemm_choice);
+  if (rc == 0)
+    *gemm = s->gemm_choice.chosen->name;
+  return rc;
+}
+
 static int open_compute(struct pen_session *s, const char *gemm,
                         const struct pen_session_shape *shape)
 {
@@ -94,12 +111,16 @@ static int open_compute(struct pen_session *s, const char *gemm,
   }
   size_t bytes = 0, cache = pen_model_cache_bytes(s->params, &options);
   int rc = pen_topology_read(&s->topology);
+  if (rc == 0 && shape->tries_gemm && strcmp(gemm, "auto") == 0)
+    rc = pen_gemm_choice_open(s->elem, &s->gemm_choice);
   if (rc == 0)
     rc = pen_division_make(&s->topology, &wish, &s->division);
   if (rc == 0)
     rc = pen_pool_create_teams(&s->division.compute, "compute", &s->pool);
   if (rc == 0)
     rc = pen_pool_create_teams(&s->division.update, "update", &s->update_pool);
+  if (rc == 0)
+    rc = choose_gemm(s, shape, &options.gemm);
   if (rc == 0)
     rc = pen_model_host_bytes(s->params, &options,
                               pen_pool_n_threads(s->pool), &bytes);

@@ -10,6 +10,7 @@
 #include "offload/run.h"
 #include "src/data/batch.h"
 #include "src/model/workload.h"
+#include "src/train/gemm_choice.h"
 #include "src/train/memory.h"
 #include "src/train/numerics.h"
 #include "src/train/search.h"
@@ -26,6 +27,7 @@ struct pen_session_shape {
   size_t other_bytes;    /* RAM the caller takes itself (batches, sequences) */
   size_t trace_bytes;    /* and for a timeline */
   bool inference;
+  bool tries_gemm;  /* --gemm auto by a trial: a training run's first start */
   bool config_only; /* plan: the model may be a config.json without weights */
 };
 
@@ -42,6 +44,7 @@ struct pen_session {
   struct pen_backend *backend; /* NULL: the host computes */
   struct pen_pool *pool, *update_pool;
   struct pen_model *model;
+  struct pen_gemm_choice gemm_choice; /* n 0: no trial was made */
   struct pen_search_result found; /* where the machine's profile chose */
   struct pen_layout layout;
   struct pen_run_plan plan;

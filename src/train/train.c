@@ -100,6 +100,7 @@ int pen_trainer_open_session(struct pen_trainer *t)
       .max_tokens = t->train.order.batch_sequences * row.n_inputs,
       .max_micros = micros < t->set.accumulation ? micros : t->set.accumulation,
       .head_rows = t->resumes ? t->numerics.head_rows : 0,
+      .tries_gemm = !t->resumes && !t->set.plan_only,
       .config_only = t->set.plan_only,
       .other_bytes =
           pen_batch_bytes(t->train.order.batch_sequences, row),
@@ -150,6 +151,20 @@ static void print_search(const struct pen_session *s)
                  "fixed rule's does not fit", f->n_fitting, f->seconds);
 }
 
+static void print_gemm(const struct pen_gemm_choice *c)
+{
+  char text[256] = "";
+  size_t used = 0;
+  for (size_t i = 0; i < c->n && used < sizeof text; i++)
+    used += (size_t)snprintf(text + used, sizeof text - used,
+                             "%s%s %.4g GFLOP/s", i ? ", " : "",
+                             c->libraries[i]->name, c->rates[i] * 1e-9);
+  if (c->n)
+    pen_log_info("products: by %s, from here on; tried: %s; another than %s is "
+                 "taken if it is %.2f times as fast", c->chosen->name, text,
+                 c->libraries[0]->name, PEN_GEMM_CHOICE_MARGIN);
+}
+
 static void print_start(const struct pen_trainer *t)
 {
   const struct pen_session *s = &t->session;
@@ -166,6 +181,7 @@ static void print_start(const struct pen_trainer *t)
   char threads[PEN_DIVISION_TEXT_BYTES];
   pen_log_info("threads: %s",
                pen_division_text(&s->division, &s->topology, threads));
+  print_gemm(&s->gemm_choice);
   pen_log_info("data: %" PRIu64 " sequences, %" PRIu64
                " tokens and %" PRIu64 " targets an epoch; %" PRIu64
                " steps of up to %" PRIu64 " x %" PRIu64 " sequences",
