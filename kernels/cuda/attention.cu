@@ -20,7 +20,7 @@ template <class E, int DIM> struct forward_shape {
   static constexpr int WARPS = 4, THREADS = WARPS * 32;
   static constexpr int M = IS_BF16 && DIM <= 128 ? 2 : 1; /* of 16 rows */
   static constexpr int QUERIES = WARPS * 16 * M;
-  static constexpr int KEYS = IS_BF16   ? (DIM <= 96 ? 64 : 32)
+  static constexpr int KEYS = IS_BF16   ? (DIM <= 64 ? 64 : 32)
                               : DIM <= 128 ? 32
                                            : 16;
   static constexpr int STAGES = IS_BF16 ? 2 : 1;
