@@ -111,7 +111,8 @@ static int open_compute(struct pen_session *s, const char *gemm,
   }
   size_t bytes = 0, cache = pen_model_cache_bytes(s->params, &options);
   int rc = pen_topology_read(&s->topology);
-  if (rc == 0 && shape->tries_gemm && strcmp(gemm, "auto") == 0)
+  if (rc == 0 && shape->tries_gemm && !s->backend &&
+      strcmp(gemm, "auto") == 0)
     rc = pen_gemm_choice_open(s->elem, &s->gemm_choice);
   if (rc == 0)
     rc = pen_division_make(&s->topology, &wish, &s->division);
