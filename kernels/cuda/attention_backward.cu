@@ -203,27 +203,33 @@ __global__ void __launch_bounds__(dkv_shape<E, DIM>::THREADS, 1)
   size_t k0 = (size_t)blockIdx.y * S::KEYS, column = blockIdx.z * S::OUT;
   size_t n_k = at_most(a.tokens - k0, S::KEYS);
   size_t end = first_query_past(a, k0, k0 + n_k);
-  size_t tiles = ceil_div<size_t>(end - k0, S::QUERIES);
+  uint32_t n_tiles = (uint32_t)(group * ceil_div<size_t>(end - k0, S::QUERIES));
   int warp_row = threadIdx.x / WARP * 16 * S::M;
-  auto load_tile = [&](size_t i) {
-    load_queries<E, DIM>(shared.stage[i % S::STAGES], a, wide, x,
-                         kv_head * group + i / tiles,
-                         k0 + i % tiles * S::QUERIES, end);
+  /* What is loaded next; counted, since a division here would cost registers. */
+  uint32_t next_head = (uint32_t)(kv_head * group), next_q0 = (uint32_t)k0;
+  auto load_next = [&](unsigned stage) {
+    load_queries<E, DIM>(shared.stage[stage], a, wide, x, next_head, next_q0,
+                         end);
+    next_q0 += S::QUERIES;
+    if (next_q0 >= end) {
+      next_q0 = (uint32_t)k0;
+      next_head++;
+    }
   };
   tile_load<S::THREADS>(shared.k, x.k + k0 * a.ldk + kv_head * a.dim, a.ldk,
                         n_k, a.dim, wide);
   tile_load<S::THREADS>(shared.v, x.v + k0 * a.ldv + kv_head * a.dim, a.ldv,
                         n_k, a.dim, wide);
-  load_tile(0);
+  load_next(0);
   accumulator<S::M, S::OUT> dk = {}, dv = {};
+  uint32_t q0 = (uint32_t)k0, row0 = (uint32_t)k0 + warp_row;
 
-  for (size_t i = 0; i < group * tiles; i++) {
+  for (uint32_t i = 0; i < n_tiles; i++) {
     ptx_copy_wait();
     __syncthreads();
-    if (S::STAGES == 2 && i + 1 < group * tiles)
-      load_tile(i + 1);
+    if (S::STAGES == 2 && i + 1 < n_tiles)
+      load_next((i + 1) % S::STAGES);
     auto &queries = shared.stage[i % S::STAGES];
-    uint32_t q0 = (uint32_t)(k0 + i % tiles * S::QUERIES), row0 = k0 + warp_row;
     bool partial = q0 < row0 + 15 || queries.first_key[S::QUERIES - 1] > row0;
     accumulator<S::M, S::QUERIES> p = {}, ds = {};
     multiply_rows<DIM>(p, shared.k.row(warp_row), queries.q.row(0));
@@ -241,10 +247,11 @@ __global__ void __launch_bounds__(dkv_shape<E, DIM>::THREADS, 1)
     });
     multiply_columns<DIM>(dv, p, queries.d_o.row(0) + column);
     multiply_columns<DIM>(dk, ds, queries.q.row(0) + column);
-    if (S::STAGES == 1 && i + 1 < group * tiles) {
+    if (S::STAGES == 1 && i + 1 < n_tiles) {
       __syncthreads();
-      load_tile(i + 1);
+      load_next(0);
     }
+    q0 = q0 + S::QUERIES < end ? q0 + S::QUERIES : (uint32_t)k0;
   }
 
   float scale[S::M][2], one[S::M][2];

@@ -63,6 +63,33 @@ __device__ inline void store(E *y, const float (&a)[N])
   *reinterpret_cast<pack<E, N> *>(y) = p;
 }
 
+/* The same of a row's end: elements from `left` on are 0 and not stored.  WIDE:
+ * the row is aligned and whole, so there are none. */
+template <bool WIDE, class E, unsigned N>
+__device__ inline void load_end(float (&out)[N], const E *x, size_t left)
+{
+  if constexpr (WIDE) {
+    load(out, x);
+  } else {
+#pragma unroll
+    for (unsigned i = 0; i < N; i++)
+      out[i] = i < left ? to_f32(x[i]) : 0;
+  }
+}
+
+template <bool WIDE, class E, unsigned N>
+__device__ inline void store_end(E *y, const float (&a)[N], size_t left)
+{
+  if constexpr (WIDE) {
+    store(y, a);
+  } else {
+#pragma unroll
+    for (unsigned i = 0; i < N; i++)
+      if (i < left)
+        y[i] = from_f32<E>(a[i]);
+  }
+}
+
 /* Calls f with a value of the element type. */
 template <class F> int by_elem(enum pen_elem elem, F f)
 {

@@ -14,6 +14,10 @@ namespace {
 /* Vectors up to this many elements get a warp. */
 constexpr size_t WARP_DIM_MAX = 512;
 
+/* Elements that a lane takes at once, however they are aligned: the order of a
+ * sum must not depend on where a row lies. */
+template <class E> constexpr unsigned PACK = 16 / sizeof(E);
+
 /* Two sums, so that the second needs no barrier before it. */
 struct norm_shared {
   float slots[2][THREADS / WARP];
@@ -56,9 +60,10 @@ template <class E> struct norm_args {
 };
 
 /* y = (x - mean) rstd (w + w_plus) + b */
-template <bool CENTRED, class E, int N, unsigned GROUP>
+template <bool CENTRED, bool WIDE, class E, unsigned GROUP>
 __global__ void norm_kernel(norm_args<E> g)
 {
+  constexpr unsigned N = PACK<E>;
   size_t row = group_row<GROUP>(), dim = g.shape.dim;
   if (row >= g.shape.tokens * g.shape.heads)
     return; /* whole groups */
@@ -68,20 +73,23 @@ __global__ void norm_kernel(norm_args<E> g)
   float mean = 0, sum = 0;
   if (CENTRED) {
     for (size_t i = lane * N; i < dim; i += GROUP * N) {
+      size_t left = dim - i;
       float a[N];
-      load(a, x + i);
+      load_end<WIDE>(a, x + i, left);
 #pragma unroll
-      for (int j = 0; j < N; j++)
+      for (unsigned j = 0; j < N; j++)
         mean += a[j];
     }
     mean = sum_of_group<GROUP>(mean, 0) / (float)dim;
   }
   for (size_t i = lane * N; i < dim; i += GROUP * N) {
+    size_t left = dim - i;
     float a[N];
-    load(a, x + i);
+    load_end<WIDE>(a, x + i, left);
 #pragma unroll
-    for (int j = 0; j < N; j++)
-      sum += (a[j] - mean) * (a[j] - mean);
+    for (unsigned j = 0; j < N; j++)
+      if (WIDE || j < left)
+        sum += (a[j] - mean) * (a[j] - mean);
   }
   sum = sum_of_group<GROUP>(sum, 1);
   float rstd = 1.0f / sqrtf(sum / (float)dim + g.eps);
@@ -90,18 +98,19 @@ __global__ void norm_kernel(norm_args<E> g)
   if (CENTRED && lane == 0)
     g.mean[row] = mean;
   for (size_t i = lane * N; i < dim; i += GROUP * N) {
+    size_t left = dim - i;
     float a[N], w[N], b[N] = {};
-    load(a, x + i);
-    load(w, g.w + i);
+    load_end<WIDE>(a, x + i, left);
+    load_end<WIDE>(w, g.w + i, left);
     if (CENTRED)
-      load(b, g.b + i);
+      load_end<WIDE>(b, g.b + i, left);
 #pragma unroll
-    for (int j = 0; j < N; j++) {
+    for (unsigned j = 0; j < N; j++) {
       a[j] = (a[j] - mean) * rstd * (w[j] + g.w_plus);
       if (CENTRED)
         a[j] += b[j];
     }
-    store(y + i, a);
+    store_end<WIDE>(y + i, a, left);
   }
 }
 
@@ -127,9 +136,10 @@ template <class E, class Dy> struct norm_backward_args {
 
 /* With a = dy (w + w_plus): dx (+)= rstd (a - h mean(a h) - mean(a)), the last
  * in layernorm alone. */
-template <bool CENTRED, class E, class Dy, int N, unsigned GROUP>
+template <bool CENTRED, bool WIDE, class E, class Dy, unsigned GROUP>
 __global__ void norm_dx_kernel(norm_backward_args<E, Dy> g)
 {
+  constexpr unsigned N = PACK<E>;
   size_t row = group_row<GROUP>(), dim = g.shape.dim;
   if (row >= g.shape.tokens * g.shape.heads)
     return; /* whole groups */
@@ -140,12 +150,13 @@ __global__ void norm_dx_kernel(norm_backward_args<E, Dy> g)
   float rstd = g.rstd[row], mean = CENTRED ? g.mean[row] : 0;
   float sum_ah = 0, sum_a = 0;
   for (size_t i = lane * N; i < dim; i += GROUP * N) {
+    size_t left = dim - i;
     float a[N], w[N], d[N];
-    load(a, x + i);
-    load(w, g.w + i);
-    load(d, dy + i);
+    load_end<WIDE>(a, x + i, left);
+    load_end<WIDE>(w, g.w + i, left);
+    load_end<WIDE>(d, dy + i, left);
 #pragma unroll
-    for (int j = 0; j < N; j++) {
+    for (unsigned j = 0; j < N; j++) {
       sum_ah += d[j] * ((a[j] - mean) * rstd) * (w[j] + g.w_plus);
       if (CENTRED)
         sum_a += d[j] * (w[j] + g.w_plus);
@@ -154,12 +165,13 @@ __global__ void norm_dx_kernel(norm_backward_args<E, Dy> g)
   float mean_ah = sum_of_group<GROUP>(sum_ah, 0) / (float)dim;
   float mean_a = CENTRED ? sum_of_group<GROUP>(sum_a, 1) / (float)dim : 0;
   for (size_t i = lane * N; i < dim; i += GROUP * N) {
+    size_t left = dim - i;
     float a[N], w[N], d[N];
-    load(a, x + i);
-    load(w, g.w + i);
-    load(d, dy + i);
+    load_end<WIDE>(a, x + i, left);
+    load_end<WIDE>(w, g.w + i, left);
+    load_end<WIDE>(d, dy + i, left);
 #pragma unroll
-    for (int j = 0; j < N; j++) {
+    for (unsigned j = 0; j < N; j++) {
       float h = (a[j] - mean) * rstd;
       float t = d[j] * (w[j] + g.w_plus) - h * mean_ah;
       if (CENTRED)
@@ -167,12 +179,12 @@ __global__ void norm_dx_kernel(norm_backward_args<E, Dy> g)
       d[j] = rstd * t;
     }
     if (g.accumulate) {
-      load(a, dx + i);
+      load_end<WIDE>(a, dx + i, left);
 #pragma unroll
-      for (int j = 0; j < N; j++)
+      for (unsigned j = 0; j < N; j++)
         d[j] = a[j] + d[j];
     }
-    store(dx + i, d);
+    store_end<WIDE>(dx + i, d, left);
   }
 }
 
@@ -196,6 +208,11 @@ template <class E, class Dy> struct norm_bias_value {
   }
 };
 
+template <class F> int by_bool(bool b, F f)
+{
+  return b ? f(std::true_type{}) : f(std::false_type{});
+}
+
 /* Calls f with the number of threads that share a vector, as a type. */
 template <class F> int by_group(size_t dim, F f)
 {
@@ -215,11 +232,11 @@ int norm(pen_cuda_stream s, const norm_args<E> &g)
 {
   bool wide = is_aligned(g.x) && is_aligned(g.w) && is_aligned(g.b) &&
               is_aligned(g.y) && are_whole<E>(g.shape.dim, g.ldx, g.ldy);
-  return by_width<E>(wide, [&](auto width) {
+  return by_bool(wide, [&](auto is_wide) {
     return by_group(g.shape.dim, [&](auto group) {
-      constexpr int N = width;
+      constexpr bool WIDE = is_wide;
       constexpr unsigned GROUP = group;
-      return launch(norm_kernel<CENTRED, E, N, GROUP>,
+      return launch(norm_kernel<CENTRED, WIDE, E, GROUP>,
                     group_grid<GROUP>(g.shape), THREADS, sizeof(norm_shared), s,
                     g);
     });
@@ -247,11 +264,11 @@ int norm_backward(pen_cuda_stream s, const norm_backward_args<E, Dy> &g,
   bool wide = is_aligned(g.dy) && is_aligned(g.x) && is_aligned(g.w) &&
               is_aligned(g.dx) && are_whole<E>(dim, g.ldx, g.lddx) &&
               are_whole<Dy>(g.lddy);
-  return by_width<E>(wide, [&](auto width) {
+  return by_bool(wide, [&](auto is_wide) {
     return by_group(dim, [&](auto group) {
-      constexpr int N = width;
+      constexpr bool WIDE = is_wide;
       constexpr unsigned GROUP = group;
-      return launch(norm_dx_kernel<CENTRED, E, Dy, N, GROUP>,
+      return launch(norm_dx_kernel<CENTRED, WIDE, E, Dy, GROUP>,
                     group_grid<GROUP>(g.shape), THREADS, sizeof(norm_shared), s,
                     g);
     });

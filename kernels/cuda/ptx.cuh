@@ -10,7 +10,10 @@
 
 namespace pen_cuda {
 
-__device__ inline uint32_t ptx_shared_address(const void *shared)
+/* A place in shared memory; bytes can be added to it. */
+typedef uint32_t ptx_shared;
+
+__device__ inline ptx_shared ptx_shared_of(const void *shared)
 {
   return (uint32_t)__cvta_generic_to_shared(shared);
 }
@@ -33,22 +36,23 @@ __device__ inline void ptx_mma_bf16(float (&c)[4], const uint32_t (&a)[4],
 /* Four 8 x 8 matrices of 16-bit elements from shared memory, whose rows of 16
  * bytes the lanes point to (lane 8 i + j: row j of matrix i).  out[i]: row
  * lane/4, columns 2 (lane%4) and the next, of matrix i. */
-__device__ inline void ptx_load_matrices(uint32_t (&out)[4], const void *row)
+__device__ inline void ptx_load_matrices(uint32_t (&out)[4], ptx_shared row)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
                "{%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(ptx_shared_address(row))
+               : "r"(row)
                : "memory");
 }
 
 /* The same with each matrix transposed. */
-__device__ inline void ptx_load_transposed(uint32_t (&out)[4], const void *row)
+__device__ inline void ptx_load_transposed(uint32_t (&out)[4],
+                                           ptx_shared row)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
                "{%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(ptx_shared_address(row))
+               : "r"(row)
                : "memory");
 }
 
@@ -59,7 +63,7 @@ __device__ inline void ptx_copy_async(void *shared, const void *global,
 {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
-               : "r"(ptx_shared_address(shared)), "l"(global), "r"(bytes)
+               : "r"(ptx_shared_of(shared)), "l"(global), "r"(bytes)
                : "memory");
 }
 

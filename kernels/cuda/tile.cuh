@@ -64,20 +64,21 @@ template <int DIM, int M, int N>
 __device__ inline void multiply_rows(accumulator<M, N> &acc, const bf16 *x,
                                      const bf16 *y)
 {
-  constexpr int P = PITCH<bf16, DIM>;
+  constexpr int P = PITCH<bf16, DIM>, BYTES = sizeof(bf16);
   int lane = threadIdx.x % WARP;
-  x += lane % 16 * P + lane / 16 * 8;
-  y += (lane % 8 + lane / 16 * 8) * P + lane / 8 % 2 * 8;
-#pragma unroll
+  ptx_shared from_x = ptx_shared_of(x + lane % 16 * P + lane / 16 * 8);
+  ptx_shared from_y = ptx_shared_of(y + (lane % 8 + lane / 16 * 8) * P +
+                                    lane / 8 % 2 * 8);
+#pragma unroll 2 /* all of it costs registers that dk and dv need */
   for (int k = 0; k < DIM; k += 16) {
     uint32_t a[M][4];
 #pragma unroll
     for (int m = 0; m < M; m++)
-      ptx_load_matrices(a[m], x + m * 16 * P + k);
+      ptx_load_matrices(a[m], from_x + (m * 16 * P + k) * BYTES);
 #pragma unroll
     for (int n = 0; n < N; n += 16) {
       uint32_t b[4]; /* rows k, k+8 of columns n, then of columns n+8 */
-      ptx_load_matrices(b, y + n * P + k);
+      ptx_load_matrices(b, from_y + (n * P + k) * BYTES);
 #pragma unroll
       for (int m = 0; m < M; m++) {
         ptx_mma_bf16(acc.v[m][n / 8], a[m], b[0], b[1]);
@@ -128,9 +129,9 @@ __device__ inline void multiply_columns(accumulator<M, N> &acc,
                                         const accumulator<M, K> &p,
                                         const bf16 *y)
 {
-  constexpr int P = PITCH<bf16, DIM>;
+  constexpr int P = PITCH<bf16, DIM>, BYTES = sizeof(bf16);
   int lane = threadIdx.x % WARP;
-  y += lane % 16 * P + lane / 16 * 8;
+  ptx_shared from_y = ptx_shared_of(y + lane % 16 * P + lane / 16 * 8);
 #pragma unroll
   for (int k = 0; k < K; k += 16) {
     uint32_t a[M][4];
@@ -144,7 +145,7 @@ __device__ inline void multiply_columns(accumulator<M, N> &acc,
 #pragma unroll
     for (int n = 0; n < N; n += 16) {
       uint32_t b[4]; /* rows k, k+8 of columns n, then of columns n+8 */
-      ptx_load_transposed(b, y + k * P + n);
+      ptx_load_transposed(b, from_y + (k * P + n) * BYTES);
 #pragma unroll
       for (int m = 0; m < M; m++) {
         ptx_mma_bf16(acc.v[m][n / 8], a[m], b[0], b[1]);

@@ -1,6 +1,7 @@
 /* AdamW and the finishing of gradients on the GPU's kernels have the host's
  * bits, on zeros, denormals, ties, infinities and NaNs too; so have rounding
- * and activations.  The loss is close. */
+ * and activations.  The loss is near the host's, and norms have the same bits
+ * wherever their rows lie. */
 #include <math.h>
 
 #include "base/rng.h"
@@ -249,6 +250,57 @@ static void test_loss(void **state)
   table_each_order(each_loss, NULL);
 }
 
+/* ---- norms, wherever their rows lie ---- */
+
+enum { ROWS = 5 };
+
+static void *at_offset(const void *x, size_t n, enum pen_elem elem,
+                       size_t offset)
+{
+  size_t e = pen_elem_bytes(elem);
+  char *memory = aligned_alloc(64, ((n + offset) * e + 63) / 64 * 64);
+  assert_non_null(memory);
+  memcpy(memory + offset * e, x, n * e);
+  return memory;
+}
+
+static void norm_anywhere(enum pen_elem elem, size_t dim)
+{
+  size_t e = pen_elem_bytes(elem), n = ROWS * dim;
+  struct pen_heads shape = {ROWS, 1, dim};
+  void *x = elem == PEN_ELEM_F32 ? (void *)numbers(n, 1, false)
+                                 : (void *)halves(n, 1, false);
+  char *y[2];
+  float rstd[2][ROWS];
+  for (size_t offset = 0; offset < 2; offset++) {
+    char *in = at_offset(x, n, elem, offset), *w = at_offset(x, dim, elem, 0);
+    y[offset] = at_offset(x, n, elem, offset);
+    table_of(elem)->rmsnorm(NULL, &shape, in + offset * e, dim, w, 0, 1e-5f,
+                            y[offset] + offset * e, dim, rstd[offset]);
+    free(in);
+    free(w);
+  }
+  assert_memory_equal(rstd[0], rstd[1], sizeof rstd[0]);
+  assert_memory_equal(y[0], y[1] + e, n * e);
+  free(y[0]);
+  free(y[1]);
+  free(x);
+}
+
+static void each_norm(void *ctx)
+{
+  static const size_t dims[] = {8, 120, 512, 1024, 2056};
+  for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
+    norm_anywhere(PEN_ELEM_BF16, dims[i]);
+    norm_anywhere(PEN_ELEM_F32, dims[i]);
+  }
+}
+
+static void test_norm_anywhere(void **state)
+{
+  table_each_order(each_norm, NULL);
+}
+
 int main(void)
 {
   seed = test_seed(20240601);
@@ -257,6 +309,7 @@ int main(void)
       cmocka_unit_test(test_finish),
       cmocka_unit_test(test_specials),
       cmocka_unit_test(test_loss),
+      cmocka_unit_test(test_norm_anywhere),
   };
   return cmocka_run_group_tests_name("gpu flat", tests, NULL, NULL);
 }

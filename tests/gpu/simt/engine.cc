@@ -37,9 +37,9 @@ alignas(1024) uint4
     pen_cuda_shared[(SHARED_BYTES_MAX + GUARD_BYTES) / sizeof(uint4)];
 }
 
-thread_local uint3 threadIdx, blockIdx;
-thread_local dim3 blockDim, gridDim;
-thread_local simt_copies *simt_current_copies;
+__thread uint3 threadIdx, blockIdx;
+__thread dim3 blockDim, gridDim;
+__thread simt_copies *simt_current_copies;
 
 namespace {
 

@@ -2,6 +2,7 @@
  * elsewhere ucontext, which is slower by two system calls. */
 #include "tests/gpu/simt/fiber.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <ucontext.h>

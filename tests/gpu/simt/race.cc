@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-thread_local const simt_race_thread *simt_race_current;
+__thread const simt_race_thread *simt_race_current;
 
 namespace {
 

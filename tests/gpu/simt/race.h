@@ -32,7 +32,7 @@ bool simt_race_is_on(void);
 }
 
 /* NULL: outside of kernels, nothing is recorded. */
-extern thread_local const simt_race_thread *simt_race_current;
+extern __thread const simt_race_thread *simt_race_current;
 
 /* Forgets all accesses: another kernel, another block's shared memory. */
 void simt_race_begin_kernel(const char *name);

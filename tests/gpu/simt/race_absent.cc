@@ -1,7 +1,7 @@
 /* race_absent.cc: race.h where kernels are not instrumented. */
 #include "tests/gpu/simt/race.h"
 
-thread_local const simt_race_thread *simt_race_current;
+__thread const simt_race_thread *simt_race_current;
 
 size_t simt_races(void)
 {

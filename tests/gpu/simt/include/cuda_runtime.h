@@ -45,15 +45,15 @@ struct simt_copy {
 constexpr unsigned SIMT_COPIES_MAX = 512;
 
 /* The engine sets these whenever it goes on with a thread. */
-extern thread_local uint3 threadIdx, blockIdx;
-extern thread_local dim3 blockDim, gridDim;
+extern __thread uint3 threadIdx, blockIdx;
+extern __thread dim3 blockDim, gridDim;
 
 /* Copies of the thread that runs which were begun and not waited for. */
 struct simt_copies {
   unsigned n;
   simt_copy list[SIMT_COPIES_MAX];
 };
-extern thread_local simt_copies *simt_current_copies;
+extern __thread simt_copies *simt_current_copies;
 
 /* Where a call stands, for messages and to tell barriers apart. */
 struct simt_site {

@@ -48,7 +48,14 @@ inline void ptx_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
   }
 }
 
-inline void simt_matrices(uint32_t (&out)[4], const void *row, bool transposed,
+typedef const char *ptx_shared;
+
+inline ptx_shared ptx_shared_of(const void *shared)
+{
+  return (const char *)shared;
+}
+
+inline void simt_matrices(uint32_t (&out)[4], ptx_shared row, bool transposed,
                           simt_site site)
 {
   const unsigned char *all = simt_exchange(site, FULL_WARP, &row, sizeof row);
@@ -68,13 +75,13 @@ inline void simt_matrices(uint32_t (&out)[4], const void *row, bool transposed,
   }
 }
 
-inline void ptx_load_matrices(uint32_t (&out)[4], const void *row,
+inline void ptx_load_matrices(uint32_t (&out)[4], ptx_shared row,
                               SIMT_SITE_ARGS)
 {
   simt_matrices(out, row, false, SIMT_HERE);
 }
 
-inline void ptx_load_transposed(uint32_t (&out)[4], const void *row,
+inline void ptx_load_transposed(uint32_t (&out)[4], ptx_shared row,
                                 SIMT_SITE_ARGS)
 {
   simt_matrices(out, row, true, SIMT_HERE);
