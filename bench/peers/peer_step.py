@@ -44,12 +44,23 @@ def load_batch(options):
     return torch.from_numpy(tokens[:-1]).view(shape), torch.from_numpy(tokens[1:]).view(shape)
 
 
+def compile_parts(model):
+    """Each layer by itself: one compilation serves them all, where the whole model as one
+    takes more than four minutes."""
+    for layer in model.model.layers:
+        layer.compile()
+    model.loss_function = torch.compile(model.loss_function)
+
+
 def loss_of(model, options):
+    if options.compile:
+        compile_parts(model)
+
     def compute(ids, targets):
         with torch.autocast("cpu", torch.bfloat16, enabled=options.how.startswith("autocast")):
             # shift_labels: the target of each input as it is
             return model(input_ids=ids, labels=targets, shift_labels=targets).loss
-    return torch.compile(compute) if options.compile else compute
+    return compute
 
 
 def update_at_once(model, masters):

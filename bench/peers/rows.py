@@ -174,7 +174,7 @@ class Steps:
 def step(setting):
     """Every way that PyTorch has on the first job; on the others those that come near its best."""
     near = [("masters", False, BEST_ALLOCATOR), ("masters", True, BEST_ALLOCATOR),
-            ("masters-hooks", False, BEST_ALLOCATOR)]
+            ("masters-hooks", True, BEST_ALLOCATOR)]
     every = [("masters",), *near, ("autocast", False, BEST_ALLOCATOR),
              ("autocast", True, BEST_ALLOCATOR)]
     for batch, length, recompute in ((4, 512, False), (4, 512, True), (1, 2048, False),
