@@ -154,6 +154,8 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t ta,
   *p = (struct product){ta,     tb,  m,   n,   k,
                         a,      b,   a_type, c_type, lda,
                         ldb,    ldc, *(const float *)beta, c};
-  return fake_launch(handle->stream, run, p) ? CUBLAS_STATUS_EXECUTION_FAILED
-                                             : CUBLAS_STATUS_SUCCESS;
+  if (fake_launch(handle->stream, run, p) == 0)
+    return CUBLAS_STATUS_SUCCESS;
+  free(p);
+  return CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -44,7 +44,8 @@ struct fake_counts *fake_counts(void);
 
 struct CUstream_st;
 
-/* Puts run(record) into a stream, as a kernel launch is; a cudaError_t. */
+/* Puts run(record) into a stream, as a kernel launch is; or a cudaError_t, and
+ * the record stays the caller's. */
 int fake_launch(struct CUstream_st *stream, void (*run)(void *record),
                 void *record);
 

@@ -36,6 +36,8 @@ static int put(struct call call, void (*make)(const struct call *c))
   *c = call;
   c->make = make;
   int r = fake_launch(queue, run, c);
+  if (r)
+    free(c);
   return r ? pen_error_set(PEN_EDEVICE, "a launch failed: %d", r) : 0;
 }
 
