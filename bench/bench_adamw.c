@@ -17,6 +17,7 @@ struct tiles {
   size_t n, elems; /* of a tile */
   struct pen_block block; /* holds all tiles, all decayed */
   struct pen_block_range range;
+  struct pen_workload workload;
   float *state; /* [n, 3, elems] */
 };
 
@@ -27,10 +28,14 @@ static void init_tiles(const struct pen_arguments *a, size_t n_elements,
 {
   *t = (struct tiles){.elems = a->tile_size < n_elements ? a->tile_size
                                                          : n_elements};
+  t->elems -= t->elems % PEN_STATE_GROUP_ELEMS;
   t->n = n_elements / t->elems;
   t->range = (struct pen_block_range){0, t->n * t->elems, true};
   t->block = (struct pen_block){.name = "all", .elems = t->n * t->elems,
                                 .ranges = &t->range, .n_ranges = 1};
+  t->workload = (struct pen_workload){.blocks = &t->block, .n_blocks = 1,
+                                      .weight_elem_bytes = sizeof(uint16_t),
+                                      .state = &pen_state_fp32};
   if (pen_bench_map(t->n * t->elems * 3 * sizeof(float), (void **)&t->state) < 0)
     pen_report_fail();
 }
@@ -41,9 +46,14 @@ static double update_tiles(struct pen_pool *pool, const struct tiles *t,
   uint64_t begin_ns = pen_clock_ns();
   for (size_t i = 0; i < t->n; i++) {
     struct pen_tile tile = {.begin = i * t->elems, .elems = t->elems};
-    pen_update_tile(pool, job->isa, &job->params, &t->block, &tile,
-                    sizeof(uint16_t), t->state + i * 3 * t->elems,
-                    job->grad + tile.begin, job->weight + tile.begin);
+    struct pen_update update = {.isa = job->isa,
+                                .params = &job->params,
+                                .workload = &t->workload,
+                                .tile = &tile,
+                                .state = t->state + i * 3 * t->elems,
+                                .grad = job->grad + tile.begin,
+                                .weight = job->weight + tile.begin};
+    pen_update_tile(pool, &update);
   }
   return (double)(pen_clock_ns() - begin_ns) * 1e-9;
 }

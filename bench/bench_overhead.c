@@ -141,7 +141,8 @@ static void make_workload(struct idle *idle, const struct pen_arguments *a)
       .blocks = idle->blocks, .n_blocks = n + 1,
       .rows_begin = n, .rows_end = n + 1, .body_end = n,
       .head_begin = n, .head_end = n + 1,
-      .weight_elem_bytes = sizeof(uint16_t), .n_micros_max = 1,
+      .weight_elem_bytes = sizeof(uint16_t), .state = &pen_state_fp32,
+      .n_micros_max = 1,
       .act_bytes = 4096, .dhead_bytes = 4096, .stats_bytes = 4096,
       .work_bytes = 4096, .inputs_bytes = 64};
   idle->compute = (struct pen_compute){
@@ -164,7 +165,8 @@ static int open_store(struct idle *idle)
 }
 
 /* State stays as it is: zero. */
-static int load(void *ctx, uint32_t tile, float *p, float *m, float *v)
+static int load(void *ctx, uint32_t tile, size_t begin, size_t n, float *p,
+                float *m, float *v)
 {
   return 0;
 }

@@ -121,6 +121,15 @@ static uint64_t held_bytes(const struct fitter *f, size_t elem_bytes)
   return sum;
 }
 
+static uint64_t held_state(const struct fitter *f)
+{
+  uint64_t sum = 0;
+  for (size_t b = 0; b < f->w->n_blocks; b++)
+    sum += pen_state_bytes(f->w->state, f->w->blocks[b].elems) +
+           PEN_SLOT_ALIGN;
+  return sum;
+}
+
 static uint64_t held_activations(const struct fitter *f)
 {
   size_t n_body = f->w->body_end - f->w->body_begin;
@@ -166,8 +175,7 @@ static int relieve_host(struct fitter *f)
   size_t elem = f->w->weight_elem_bytes;
   int rc = 0;
   if (f->wish->state == PEN_FIT_AUTO)
-    rc = squeeze(f, &p->state_host_bytes, held_bytes(f, 3 * sizeof(float)),
-                 PEN_TIER_HOST);
+    rc = squeeze(f, &p->state_host_bytes, held_state(f), PEN_TIER_HOST);
   if (rc == 0 && f->wish->gradients == PEN_FIT_AUTO)
     rc = squeeze(f, &p->gradients_host_bytes, held_bytes(f, elem),
                  PEN_TIER_HOST);

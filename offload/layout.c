@@ -91,6 +91,14 @@ static void mark_arrays(struct maker *m, uint32_t first, size_t count,
     m->l->slots[first + i].array_bytes = bytes;
 }
 
+/* Update workers go through the state of `elems` elements there. */
+static void mark_state(struct maker *m, uint32_t first, size_t count,
+                       size_t elems)
+{
+  for (size_t i = 0; first != PEN_NONE && i < count; i++)
+    m->l->slots[first + i].state_elems = elems;
+}
+
 static enum pen_tier take(struct budget *budget, bool device_allowed,
                           size_t bytes)
 {
@@ -125,6 +133,35 @@ static bool keeps_head(const struct pen_placement *p,
 {
   return !p->inference &&
          p->recompute_head_blocks < w->head_end - w->head_begin;
+}
+
+size_t pen_layout_state_bytes(const struct pen_layout *layout,
+                              const struct pen_tile *tile)
+{
+  return pen_state_bytes(layout->state, tile->elems);
+}
+
+size_t pen_layout_state_transfer(const struct pen_layout *layout,
+                                 const struct pen_tile *tile)
+{
+  return aligned(pen_layout_state_bytes(layout, tile));
+}
+
+size_t pen_layout_array_bytes(const struct pen_layout *layout,
+                              const struct pen_slot *slot, size_t at)
+{
+  const struct pen_state_format *f = layout->state;
+  size_t begin = 0;
+  if (!slot->state_elems)
+    return slot->array_bytes;
+  for (size_t i = 0; i + 1 < f->n_arrays; i++) {
+    size_t bytes = slot->state_elems / PEN_STATE_GROUP_ELEMS *
+                   f->arrays[i].group_bytes;
+    if (at == begin)
+      return bytes;
+    begin += bytes;
+  }
+  return slot->bytes - at;
 }
 
 bool pen_layout_keeps_head(const struct pen_layout *layout,
@@ -264,7 +301,7 @@ static void place_state(struct maker *m)
   const struct pen_workload *w = m->w;
   const struct pen_placement *p = &l->placement;
   struct budget budget = {0, p->state_host_bytes};
-  l->tile_bytes = aligned(p->tile_elems * 3 * sizeof(float));
+  l->tile_bytes = aligned(pen_state_bytes(l->state, p->tile_elems));
   size_t t = 0;
   for (size_t b = 0; b < w->n_blocks; b++) {
     l->block_tiles[b] = (uint32_t)t;
@@ -274,7 +311,7 @@ static void place_state(struct maker *m)
         elems = p->tile_elems;
       struct pen_tile *tile = &l->tiles[t];
       *tile = (struct pen_tile){(uint32_t)b, e, elems, PEN_NONE, PEN_NONE};
-      size_t bytes = elems * 3 * sizeof(float);
+      size_t bytes = pen_layout_state_bytes(l, tile);
       if (p->inference)
         continue;
       if (take(&budget, false, aligned(bytes)) == PEN_TIER_HOST)
@@ -282,7 +319,7 @@ static void place_state(struct maker *m)
             add_slot(m, "optimizer state", PEN_TIER_HOST, true, bytes);
       else
         tile->store_tile = (uint32_t)l->n_store_tiles++;
-      mark_arrays(m, tile->state_home, 1, elems * sizeof(float));
+      mark_state(m, tile->state_home, 1, elems);
     }
   }
   l->block_tiles[w->n_blocks] = (uint32_t)t;
@@ -290,8 +327,7 @@ static void place_state(struct maker *m)
   l->tile_state = add_ring(m, "state tile ring", PEN_TIER_HOST, p->tile_slots,
                            l->n_store_tiles || p->inference ? l->tile_bytes
                                                             : 0);
-  mark_arrays(m, l->tile_state.first, l->tile_state.count,
-              p->tile_elems * sizeof(float));
+  mark_state(m, l->tile_state.first, l->tile_state.count, p->tile_elems);
 }
 
 static void place_working(struct maker *m)
@@ -400,7 +436,8 @@ int pen_layout_init(struct pen_layout *ret_layout,
   int rc = check_placement(placement);
   if (rc < 0)
     return rc;
-  struct pen_layout layout = {.placement = *placement};
+  struct pen_layout layout = {.placement = *placement,
+                              .state = workload->state};
   struct pen_placement *p = &layout.placement;
   size_t n_body = workload->body_end - workload->body_begin;
   if (p->group_size == 0 || p->group_size > workload->n_micros_max)

@@ -18,8 +18,10 @@ struct pen_slot {
   bool home;       /* content outlives steps; else a ring or working slot */
   size_t bytes;    /* multiple of PEN_SLOT_ALIGN */
   uint64_t offset; /* within its tier's arena (nvme: the store's scratch) */
-  size_t array_bytes; /* of each of the arrays in it that update workers go
-                         through by element; 0: it is none of theirs */
+  /* What update workers go through by element: the arrays of so many elements'
+   * state, or arrays of so many bytes one after the other; both 0: nothing. */
+  size_t state_elems;
+  size_t array_bytes;
 };
 
 /* `count` equal slots used in turn, numbered from `first`. */
@@ -33,13 +35,14 @@ struct pen_tile {
   uint32_t block;
   size_t begin;
   size_t elems;
-  uint32_t state_home; /* slot of p, m, v in RAM; PEN_NONE: in the store */
+  uint32_t state_home; /* slot of its state in RAM; PEN_NONE: in the store */
   uint32_t store_tile; /* number in the store; PEN_NONE: in RAM */
 };
 
 struct pen_layout {
   struct pen_placement placement; /* as given, group size clamped */
   enum pen_tier compute_tier;     /* PEN_TIER_HOST when unified */
+  const struct pen_state_format *state; /* the workload's */
 
   struct pen_slot *slots;
   size_t n_slots;
@@ -47,7 +50,7 @@ struct pen_layout {
   size_t n_tiles;
   uint32_t *block_tiles;  /* [n_blocks + 1]: first tile of each block */
   size_t n_store_tiles;
-  size_t tile_bytes;      /* of p, m, v of a whole tile, aligned */
+  size_t tile_bytes;      /* of a whole tile's state, aligned */
 
   /* Slot numbers, PEN_NONE where there is none. */
   uint32_t *weight_home;  /* [n_blocks] any tier */
@@ -83,6 +86,17 @@ int pen_layout_init(struct pen_layout *ret_layout,
                     const struct pen_workload *workload,
                     const struct pen_placement *placement);
 void pen_layout_done(struct pen_layout *layout);
+
+/* Bytes of a tile's state; of its transfers, whole pages. */
+size_t pen_layout_state_bytes(const struct pen_layout *layout,
+                              const struct pen_tile *tile);
+size_t pen_layout_state_transfer(const struct pen_layout *layout,
+                                 const struct pen_tile *tile);
+
+/* Bytes of the array that begins at byte `at` of a slot: of the last one to the
+ * slot's end. */
+size_t pen_layout_array_bytes(const struct pen_layout *layout,
+                              const struct pen_slot *slot, size_t at);
 
 /* Is anything kept between the head's two passes? */
 bool pen_layout_keeps_head(const struct pen_layout *layout,

@@ -216,7 +216,7 @@ static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
   const enum pen_guard apply = PEN_GUARD_APPLY;
   size_t elem = e->w->weight_elem_bytes;
   uint64_t offset = tile->begin * elem, bytes = page_up(tile->elems * elem);
-  uint64_t state_bytes = page_up(tile->elems * 3 * sizeof(float));
+  uint64_t state_bytes = pen_layout_state_transfer(e->l, tile);
   uint32_t grad_home = e->l->grad_home[tile->block], grad = grad_home;
   uint32_t task;
   if (pen_emit_tier(e, grad_home) == PEN_TIER_NVME) {

@@ -29,8 +29,8 @@ struct pen_run_hooks {
    * nothing. */
   int (*before_commit)(void *ctx);
   /* While a step with shape.save runs; the pointers are borrowed for the call. */
-  /* p, m, v [tile->elems] each, one after the other. */
-  int (*save_tile)(void *ctx, uint32_t tile, const float *state);
+  /* state: the arrays of tile->elems, as the layout's format has them. */
+  int (*save_tile)(void *ctx, uint32_t tile, const void *state);
   int (*save_block)(void *ctx, uint32_t block, const void *weights);
 };
 
@@ -68,13 +68,14 @@ int pen_run_create(const struct pen_run_options *options,
 void pen_run_free(struct pen_run **run);
 
 /* Fills every tile's state through `load` and makes the weights from it.
- * load: p, m, v [tile->elems] to fill; PEN_RUN_IN_STORE says that they were
- * read from the run's store, where they need not be written again. */
+ * load: p, m, v [n] to fill for elements [begin, begin + n) of a tile, all of
+ * them at once where the format is fp32, in pieces where it is not;
+ * PEN_RUN_IN_STORE says that they were read from the run's store, where they
+ * need not be written again. */
 #define PEN_RUN_IN_STORE 1
-int pen_run_load(struct pen_run *run,
-                 int (*load)(void *ctx, uint32_t tile, float *p, float *m,
-                             float *v),
-                 void *ctx);
+typedef int (*pen_run_loader)(void *ctx, uint32_t tile, size_t begin, size_t n,
+                              float *p, float *m, float *v);
+int pen_run_load(struct pen_run *run, pen_run_loader load, void *ctx);
 
 /* The update that the next step applies to gradients that wait; ignored when
  * none do. */

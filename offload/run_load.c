@@ -4,8 +4,10 @@
  * the run has anyway: loading and resuming need no memory that training does
  * not.  Disadvantage: nothing overlaps here, so a large state loads at the
  * speed of one request. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "kernels/cast.h"
 #include "offload/run_lanes.h"
 
@@ -23,38 +25,77 @@ static int finish_transfer(struct pen_store_queue *queue, int rc)
   return rc < 0 ? rc : 0;
 }
 
-static size_t page_up(size_t bytes)
+#define PIECE_ELEMS PEN_NORM_CHUNK_ELEMS
+
+struct loading {
+  struct pen_run *run;
+  pen_run_loader load;
+  void *ctx;
+  float *piece; /* p, m, v of PIECE_ELEMS; NULL where the format is fp32 */
+};
+
+/* Weights of n elements, from their masters. */
+static void make_weights(const struct pen_run *run, size_t n, const float *p,
+                         void *weights)
 {
-  return (bytes + PEN_SLOT_ALIGN - 1) / PEN_SLOT_ALIGN * PEN_SLOT_ALIGN;
+  if (run->o.workload->weight_elem_bytes == sizeof(uint16_t))
+    pen_cast_f32_to_bf16_away(run->o.isa, n, p, weights);
+  else
+    memcpy(weights, p, n * sizeof *p);
 }
 
-static int load_tile(struct pen_run *run, uint32_t number, void *weights,
-                     int (*load)(void *ctx, uint32_t tile, float *p, float *m,
-                                 float *v),
-                     void *ctx)
+/* A tile's state to `state`, its weights to `weights`. */
+static int load_state(const struct loading *g, uint32_t number, void *state,
+                      char *weights)
 {
+  const struct pen_run *run = g->run;
+  const struct pen_tile *tile = &run->o.layout->tiles[number];
+  const struct pen_state_format *format = run->o.layout->state;
+  size_t elem = run->o.workload->weight_elem_bytes;
+  float *p = g->piece, *m = p + PIECE_ELEMS, *v = m + PIECE_ELEMS;
+  int rc = 0;
+  if (format->is_plain) {
+    p = state;
+    rc = g->load(g->ctx, number, 0, tile->elems, p, p + tile->elems,
+                 p + 2 * tile->elems);
+    if (rc >= 0)
+      make_weights(run, tile->elems, p, weights);
+    return rc;
+  }
+  for (size_t at = 0, n; rc >= 0 && at < tile->elems; at += n) {
+    n = tile->elems - at < PIECE_ELEMS ? tile->elems - at : PIECE_ELEMS;
+    struct pen_state_part part = {state, tile->elems, at, n};
+    rc = g->load(g->ctx, number, at, n, p, m, v);
+    if (rc < 0)
+      return rc;
+    format->pack(run->o.isa, &part, p, m, v);
+    make_weights(run, n, p, weights + at * elem);
+  }
+  return rc;
+}
+
+static int load_tile(const struct loading *g, uint32_t number, void *weights)
+{
+  struct pen_run *run = g->run;
   const struct pen_layout *l = run->o.layout;
   const struct pen_tile *tile = &l->tiles[number];
   uint32_t slot =
       tile->state_home != PEN_NONE ? tile->state_home : l->tile_state.first;
   pen_poison_open(&run->poison, slot);
-  float *p = slot_address(run, slot);
-  size_t bytes = tile->elems * 3 * sizeof *p;
-  memset((char *)p + bytes, 0, page_up(bytes) - bytes);
-  int rc = load(ctx, number, p, p + tile->elems, p + 2 * tile->elems);
+  char *state = slot_address(run, slot);
+  size_t bytes = pen_layout_state_bytes(l, tile);
+  size_t transfer = pen_layout_state_transfer(l, tile);
+  memset(state + bytes, 0, transfer - bytes);
+  int rc = load_state(
+      g, number, state,
+      (char *)weights + tile->begin * run->o.workload->weight_elem_bytes);
   bool in_store = rc == PEN_RUN_IN_STORE;
   if (in_store)
     rc = 0;
-  size_t elem = run->o.workload->weight_elem_bytes;
-  char *w = (char *)weights + tile->begin * elem;
-  if (rc == 0 && elem == sizeof(uint16_t))
-    pen_cast_f32_to_bf16_away(run->o.isa, tile->elems, p, (uint16_t *)w);
-  else if (rc == 0)
-    memcpy(w, p, tile->elems * sizeof *p);
   if (rc == 0 && tile->store_tile != PEN_NONE && !in_store) {
     struct pen_store_queue *queue = run->lanes[PEN_LANE_WRITE].queue;
     rc = finish_transfer(queue, pen_store_write_tile(queue, tile->store_tile,
-                                                     p, page_up(bytes), 0));
+                                                     state, transfer, 0));
   }
   pen_poison_close(&run->poison, slot);
   return rc;
@@ -100,28 +141,36 @@ static int put_tables(struct pen_run *run)
   return rc;
 }
 
-int pen_run_load(struct pen_run *run,
-                 int (*load)(void *ctx, uint32_t tile, float *p, float *m,
-                             float *v),
-                 void *ctx)
+static int load_block(const struct loading *g, size_t block)
 {
+  struct pen_run *run = g->run;
   const struct pen_layout *l = run->o.layout;
+  uint32_t home = l->weight_home[block];
+  uint32_t slot =
+      l->slots[home].tier == PEN_TIER_HOST ? home : l->weight_host.first;
+  int rc = 0;
+  pen_poison_open(&run->poison, slot);
+  void *weights = slot_address(run, slot);
+  for (uint32_t t = l->block_tiles[block];
+       rc == 0 && t < l->block_tiles[block + 1]; t++)
+    rc = load_tile(g, t, weights);
+  if (rc == 0)
+    rc = put_weights(run, home, weights);
+  pen_poison_close(&run->poison, slot);
+  return rc < 0 ? pen_error_context(rc, "loading block %s",
+                                    run->o.workload->blocks[block].name)
+                : 0;
+}
+
+int pen_run_load(struct pen_run *run, pen_run_loader load, void *ctx)
+{
+  struct loading g = {.run = run, .load = load, .ctx = ctx};
+  if (!run->o.layout->state->is_plain &&
+      !(g.piece = malloc(3 * PIECE_ELEMS * sizeof *g.piece)))
+    return pen_error_set(PEN_ENOFIT, "no memory to load a piece of state");
   int rc = put_tables(run);
-  for (size_t b = 0; rc == 0 && b < run->o.workload->n_blocks; b++) {
-    uint32_t home = l->weight_home[b];
-    uint32_t slot =
-        l->slots[home].tier == PEN_TIER_HOST ? home : l->weight_host.first;
-    pen_poison_open(&run->poison, slot);
-    void *weights = slot_address(run, slot);
-    for (uint32_t t = l->block_tiles[b]; rc == 0 && t < l->block_tiles[b + 1];
-         t++)
-      rc = load_tile(run, t, weights, load, ctx);
-    if (rc == 0)
-      rc = put_weights(run, home, weights);
-    pen_poison_close(&run->poison, slot);
-    if (rc < 0)
-      return pen_error_context(rc, "loading block %s",
-                               run->o.workload->blocks[b].name);
-  }
+  for (size_t b = 0; rc == 0 && b < run->o.workload->n_blocks; b++)
+    rc = load_block(&g, b);
+  free(g.piece);
   return rc;
 }

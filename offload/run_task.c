@@ -135,10 +135,14 @@ static int do_copy(struct pen_run *run, const struct pen_task *t,
 static int do_update(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
-  const struct pen_tile *tile = &run->o.layout->tiles[t->tile];
-  pen_update_tile(run->o.update_pool, run->o.isa, &run->update.params,
-                  &run->o.workload->blocks[t->block], tile,
-                  run->o.workload->weight_elem_bytes, at[1], at[0], at[2]);
+  struct pen_update update = {.isa = run->o.isa,
+                              .params = &run->update.params,
+                              .workload = run->o.workload,
+                              .tile = &run->o.layout->tiles[t->tile],
+                              .state = at[1],
+                              .grad = at[0],
+                              .weight = at[2]};
+  pen_update_tile(run->o.update_pool, &update);
   return 0;
 }
 

@@ -30,11 +30,12 @@ void pen_touch_each(const struct pen_layout *layout,
     const struct pen_slot *slot = &layout->slots[s];
     if (slot->tier != tier)
       continue;
+    bool updates = slot->array_bytes || slot->state_elems;
     const struct pen_pool_teams *teams =
-        slot->array_bytes ? &division->update : &division->compute;
-    size_t array = slot->array_bytes ? slot->array_bytes : slot->bytes;
-    for (size_t at = 0; at < slot->bytes; at += array) {
-      size_t n = smaller(array, slot->bytes - at);
+        updates ? &division->update : &division->compute;
+    for (size_t at = 0, n; at < slot->bytes; at += n) {
+      n = updates ? pen_layout_array_bytes(layout, slot, at) : slot->bytes;
+      n = smaller(n, slot->bytes - at);
       size_t begin = (size_t)slot->offset + at;
       for (size_t node = 0; node < division->n_nodes; node++) {
         struct pen_touch_range range = {

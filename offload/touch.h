@@ -13,7 +13,7 @@ struct pen_touch_range {
 };
 
 /* Calls fn for the ranges of `tier`'s arena, rising and without gaps: each array
- * of a slot (pen_slot.array_bytes) is cut among the nodes as the items of a pool
+ * of a slot (pen_layout_array_bytes) is cut among the nodes as the items of a pool
  * are, by update workers where there are several arrays, else by compute
  * workers.  Pure. */
 void pen_touch_each(const struct pen_layout *layout,

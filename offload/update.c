@@ -6,60 +6,76 @@
  * one worker idle. */
 #include "offload/update.h"
 
+#include <assert.h>
+
 #define PIECE_ELEMS ((size_t)32768)
 
-struct job {
-  enum pen_isa isa;
-  const struct pen_adamw_params *params;
-  const struct pen_block *block;
-  const struct pen_tile *tile;
-  size_t elem_bytes;
-  float *state;
-  const void *grad;
-  void *weight;
+struct span {
+  size_t begin, end;
 };
 
-/* Elements [begin, end) of the tile, all decayed or all not. */
-static void update_range(const struct job *job, bool decays, size_t begin,
-                         size_t end)
+/* The first elements in [at, end) that decay, as far as they go together; both
+ * ends `end` where there are none.  Counted from the block's start. */
+static struct span find_decay(const struct pen_block *block, size_t at,
+                              size_t end)
 {
-  size_t n = end - begin, elems = job->tile->elems;
-  float *p = job->state + begin, *m = p + elems, *v = m + elems;
-  if (job->elem_bytes == sizeof(uint16_t))
-    pen_adamw_update_bf16(job->isa, job->params, decays, n, p, m, v,
-                          (const uint16_t *)job->grad + begin,
-                          (uint16_t *)job->weight + begin);
-  else
-    pen_adamw_update_f32(job->isa, job->params, decays, n, p, m, v,
-                         (const float *)job->grad + begin,
-                         (float *)job->weight + begin);
+  struct span found = {end, end};
+  for (size_t r = 0; r < block->n_ranges; r++) {
+    const struct pen_block_range *range = &block->ranges[r];
+    size_t from = range->begin > at ? range->begin : at;
+    size_t to = range->end < end ? range->end : end;
+    if (!range->decays || from >= to)
+      continue;
+    if (found.begin < end && from != found.end)
+      break;
+    if (found.begin == end)
+      found.begin = from;
+    found.end = to;
+  }
+  return found;
+}
+
+/* Elements [begin, end) of the tile; what of them decays lies together. */
+static void update_range(const struct pen_update *u, struct span decay,
+                         size_t begin, size_t end)
+{
+  size_t elem_bytes = u->workload->weight_elem_bytes;
+  struct pen_state_update update = {
+      .params = u->params,
+      .part = {u->state, u->tile->elems, begin, end - begin},
+      .decay_begin = decay.begin - begin,
+      .decay_end = decay.end - begin,
+      .elem = elem_bytes == sizeof(uint16_t) ? PEN_ELEM_BF16 : PEN_ELEM_F32,
+      .grad = (const char *)u->grad + begin * elem_bytes,
+      .weight = (char *)u->weight + begin * elem_bytes};
+  u->workload->state->update(u->isa, &update);
 }
 
 static void update_piece(void *ctx, size_t item, size_t worker)
 {
-  const struct job *job = ctx;
+  const struct pen_update *u = ctx;
+  const struct pen_block *block = &u->workload->blocks[u->tile->block];
+  size_t base = u->tile->begin, at = item * PIECE_ELEMS, stop;
+  size_t end = at + PIECE_ELEMS < u->tile->elems ? at + PIECE_ELEMS
+                                                 : u->tile->elems;
   (void)worker;
-  size_t begin = item * PIECE_ELEMS, end = begin + PIECE_ELEMS;
-  if (end > job->tile->elems)
-    end = job->tile->elems;
-  size_t base = job->tile->begin; /* ranges count from the block's start */
-  for (size_t r = 0; r < job->block->n_ranges; r++) {
-    const struct pen_block_range *range = &job->block->ranges[r];
-    size_t from = range->begin > base + begin ? range->begin : base + begin;
-    size_t to = range->end < base + end ? range->end : base + end;
-    if (from < to)
-      update_range(job, range->decays, from - base, to - base);
+  for (; at < end; at = stop) {
+    struct span decay = find_decay(block, base + at, base + end);
+    struct span next = find_decay(block, decay.end, base + end);
+    stop = next.begin == base + end
+               ? end
+               : (next.begin - base) / PEN_STATE_GROUP_ELEMS *
+                     PEN_STATE_GROUP_ELEMS;
+    assert(base + stop >= decay.end); /* else a group has two such spans */
+    decay.begin -= base;
+    decay.end -= base;
+    update_range(u, decay, at, stop);
   }
 }
 
-void pen_update_tile(struct pen_pool *pool, enum pen_isa isa,
-                     const struct pen_adamw_params *params,
-                     const struct pen_block *block,
-                     const struct pen_tile *tile, size_t elem_bytes,
-                     float *state, const void *grad, void *weight)
+void pen_update_tile(struct pen_pool *pool, const struct pen_update *update)
 {
-  struct job job = {isa,   params, block, tile, elem_bytes,
-                    state, grad,   weight};
-  size_t pieces = (tile->elems + PIECE_ELEMS - 1) / PIECE_ELEMS;
-  pen_pool_run(pool, pieces, update_piece, &job);
+  size_t pieces = (update->tile->elems + PIECE_ELEMS - 1) / PIECE_ELEMS;
+  struct pen_update u = *update;
+  pen_pool_run(pool, pieces, update_piece, &u);
 }

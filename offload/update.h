@@ -6,14 +6,19 @@
 #include "kernels/adamw.h"
 #include "offload/layout.h"
 
-/* One step over `tile`: state p, m, v [elems] one after the other, in place;
- * grad and weight [elems] in the run's dtype (2 or 4 bytes an element).  Cut
- * among workers by element number, each range decayed or not as its block says.
- * Allocates nothing; the pool's one caller at a time. */
-void pen_update_tile(struct pen_pool *pool, enum pen_isa isa,
-                     const struct pen_adamw_params *params,
-                     const struct pen_block *block,
-                     const struct pen_tile *tile, size_t elem_bytes,
-                     float *state, const void *grad, void *weight);
+/* One step over a tile, its state in place. */
+struct pen_update {
+  enum pen_isa isa;
+  const struct pen_adamw_params *params;
+  const struct pen_workload *workload; /* its dtype and state format */
+  const struct pen_tile *tile;
+  void *state;      /* its arrays, of tile->elems */
+  const void *grad; /* [tile->elems] in the run's dtype */
+  void *weight;     /* the same; out */
+};
+
+/* Cut among workers by element number, each range decayed or not as its block
+ * says.  Allocates nothing; the pool's one caller at a time. */
+void pen_update_tile(struct pen_pool *pool, const struct pen_update *update);
 
 #endif

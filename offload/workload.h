@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/state.h"
+
 /* Element counts of blocks, and where tensors begin inside them, are multiples
  * of this, so that every tensor starts on a 64-byte line in every precision.
  * Padding elements are zero in weights, gradients and state, and stay zero. */
@@ -46,6 +48,7 @@ struct pen_workload {
   size_t head_begin, head_end; /* run in this order in both passes */
 
   size_t weight_elem_bytes; /* 2 bf16, 4 fp32: weights and stored gradients */
+  const struct pen_state_format *state; /* how optimizer state is kept */
   size_t n_micros_max;      /* micro-batches a step can have */
   /* Bytes of one micro-batch at its largest: */
   size_t act_bytes;   /* the activation between two blocks, [T, D] */

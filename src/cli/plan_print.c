@@ -289,7 +289,8 @@ int pen_plan_print_yaml(const struct pen_config *config,
   if (rc == 0)
     rc = set_number(&options, "tile-slots", p->tile_slots);
   if (rc == 0)
-    rc = set_number(&options, "tile-size", p->tile_elems * 3 * sizeof(float));
+    rc = set_number(&options, "tile-size",
+                    pen_state_bytes(plan->trainer.session.state, p->tile_elems));
   if (rc == 0)
     pen_options_dump(&chosen, PEN_VERB_TRAIN, stdout);
   pen_option_done(&options);

@@ -39,13 +39,6 @@ static enum pen_fit_place place_of(int place)
   return places[place];
 }
 
-/* --tile-size is in bytes of p, m and v; tiles are whole norm chunks. */
-static size_t tile_elems(uint64_t bytes)
-{
-  uint64_t chunk = PEN_NORM_CHUNK_ELEMS * 3 * sizeof(float);
-  return bytes ? (bytes + chunk - 1) / chunk * PEN_NORM_CHUNK_ELEMS : 0;
-}
-
 static size_t recompute_of(uint64_t blocks)
 {
   return blocks == PEN_CONFIG_RECOMPUTE_AUTO ? PEN_FIT_RECOMPUTE_AUTO : blocks;
@@ -67,6 +60,7 @@ void pen_settings_machine(const struct pen_config *config,
       .n_nvme_dirs = config->nvme_path.n_items,
       .io_engine = config->io_engine,
       .io_depth = config->io_depth,
+      .tile_bytes = config->tile_size,
       .wish = {.unified = config->host_mode == PEN_CONFIG_HOST_UNIFIED,
                .weights = place_of(config->offload_params),
                .gradients = place_of(config->offload_gradients),
@@ -76,7 +70,6 @@ void pen_settings_machine(const struct pen_config *config,
                .recompute_blocks = recompute_of(config->recompute),
                .recompute_head_blocks =
                    recompute_of(config->recompute_logits),
-               .tile_elems = tile_elems(config->tile_size),
                .weight_slots = config->weight_slots,
                .gradient_slots = config->gradient_slots,
                .tile_slots = config->tile_slots}};

@@ -170,6 +170,7 @@ static void fill_workload(struct pen_model *m)
         : m->params->infos[i].kind == PEN_BLOCK_LAYER ? m->layer.saved_bytes
                                                       : 0;
   w->weight_elem_bytes = pen_elem_bytes(o->elem);
+  w->state = o->state;
   w->n_micros_max = o->max_micros;
   w->act_bytes = tokens * hidden * pen_elem_bytes(o->elem);
   w->dhead_bytes = tokens * hidden * sizeof(float);

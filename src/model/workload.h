@@ -17,6 +17,7 @@ struct pen_model_options {
   enum pen_elem elem; /* weights and activations */
   const char *gemm;   /* product library (kernels/gemm.h); "auto" */
   enum pen_isa isa;   /* from pen_isa_choose */
+  const struct pen_state_format *state;
   size_t max_tokens;  /* of a micro-batch */
   size_t max_positions; /* one more than the greatest position; 0: max_tokens */
   size_t cache_tokens;  /* room for keys and values of one document; 0: none */

@@ -42,7 +42,7 @@ int pen_checkpoint_begin(struct pen_session *session, const char *path,
 }
 
 int pen_checkpoint_save_tile(struct pen_checkpoint *c, uint32_t tile,
-                             const float *state)
+                             const void *state)
 {
   return c->state ? pen_saved_put_tile(c->state, tile, state) : 0;
 }

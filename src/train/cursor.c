@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/state.h"
 
 int pen_cursor_read(const void *bytes, size_t n_bytes,
                     struct pen_cursor *ret_cursor)
@@ -18,6 +19,9 @@ int pen_cursor_read(const void *bytes, size_t n_bytes,
                          "penstock reads %d",
                          (unsigned long long)cursor.version,
                          PEN_CURSOR_VERSION);
+  if (!pen_state_row(cursor.state))
+    return pen_error_set(PEN_EFORMAT, "its state has format %u, which this "
+                         "penstock does not know", cursor.state);
   *ret_cursor = cursor;
   return 0;
 }

@@ -17,13 +17,15 @@ struct pen_cursor {
   uint64_t n_targets; /* target tokens trained so far */
   uint64_t numerics_hash;
   uint64_t tile_elems;  /* how the tiles of this state are cut */
-  uint64_t whole;       /* 1: the store holds every tile */
+  uint32_t whole;       /* 1: the store holds every tile */
+  uint32_t state;       /* number of its format (kernels/state.h) */
 };
 
 #define PEN_CURSOR_MAGIC UINT64_C(0x524f53525543504e) /* "NPCURSOR" */
 #define PEN_CURSOR_VERSION 1
 
-/* -PEN_EFORMAT when these bytes are no cursor of this version. */
+/* -PEN_EFORMAT when these bytes are no cursor of this version, or its state has
+ * a format that is not known. */
 int pen_cursor_read(const void *bytes, size_t n_bytes,
                     struct pen_cursor *ret_cursor);
 

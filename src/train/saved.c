@@ -29,7 +29,8 @@ struct pen_saved {
   struct pen_store_place *places; /* of the store's tiles, in order */
   size_t n_places;
   struct pen_store_queue *queue;
-  float *buffer; /* one tile's p, m, v */
+  const struct pen_state_format *format;
+  void *buffer; /* one tile's state */
   size_t buffer_bytes;
   size_t held;   /* tile in the buffer */
 };
@@ -48,7 +49,7 @@ static int take_buffer(struct pen_saved *s)
   for (size_t i = 0; i < s->n_tiles; i++)
     if (s->tiles[i].elems > most)
       most = s->tiles[i].elems;
-  s->buffer_bytes = pen_saved_page_up(most * 3 * sizeof *s->buffer);
+  s->buffer_bytes = pen_saved_page_up(pen_state_bytes(s->format, most));
   s->buffer = aligned_alloc(PEN_SAVED_PAGE,
                             s->buffer_bytes ? s->buffer_bytes : PEN_SAVED_PAGE);
   s->held = NO_TILE;
@@ -79,8 +80,11 @@ static int read_table(struct pen_saved *s, const struct pen_saved_header *h)
                        s->path);
   for (size_t i = 0; rc == 0 && i < s->n_tiles; i++) {
     const struct pen_saved_tile *t = &s->tiles[i];
-    if (t->offset > h->file_bytes ||
-        (t->offset && t->elems > (h->file_bytes - t->offset) / 12))
+    bool fits = t->elems % PEN_STATE_GROUP_ELEMS == 0 &&
+                t->elems <= h->file_bytes * PEN_STATE_GROUP_ELEMS &&
+                t->offset <= h->file_bytes;
+    if (!fits || (t->offset && pen_state_bytes(s->format, t->elems) >
+                                   h->file_bytes - t->offset))
       rc = pen_error_set(PEN_EFORMAT, "%s: tile %zu lies outside the file",
                          s->path, i);
   }
@@ -110,8 +114,12 @@ static int read_header(struct pen_saved *s, struct pen_saved_header *ret_header)
     return pen_error_set(PEN_ESHORT, "%s has %llu bytes, its header says %llu",
                          s->path, (unsigned long long)st.st_size,
                          (unsigned long long)h.file_bytes);
+  int code = pen_cursor_read(&h.cursor, sizeof h.cursor, &s->cursor);
+  if (code < 0)
+    return pen_error_context(code, "%s", s->path);
+  s->format = pen_state_row(s->cursor.state);
   *ret_header = h;
-  return pen_cursor_read(&h.cursor, sizeof h.cursor, &s->cursor);
+  return 0;
 }
 
 int pen_saved_open(const char *path, struct pen_saved **ret_saved)
@@ -169,8 +177,12 @@ int pen_saved_from_store(const struct pen_workload *workload,
   s->path = strdup("the store");
   pen_store_committed(store, &info);
   int rc = pen_cursor_read(info.meta, info.meta_bytes, &s->cursor);
-  if (rc == 0 && s->cursor.tile_elems == 0)
-    rc = pen_error_set(PEN_EFORMAT, "the store's tiles have no elements");
+  if (rc == 0 && (s->cursor.tile_elems == 0 ||
+                  s->cursor.tile_elems % PEN_STATE_GROUP_ELEMS))
+    rc = pen_error_set(PEN_EFORMAT, "the store's tiles have %llu elements",
+                       (unsigned long long)s->cursor.tile_elems);
+  if (rc == 0)
+    s->format = pen_state_row(s->cursor.state);
   if (rc == 0)
     rc = cut_tiles(s, workload);
   if (rc == 0 && s->n_tiles != pen_store_n_tiles(store))
@@ -246,10 +258,10 @@ static size_t store_number(const struct pen_saved *s, size_t tile)
 }
 
 /* A whole tile, checked, into `out`: a page's start, with room to a page's end. */
-static int read_tile(struct pen_saved *s, size_t tile, float *out)
+static int read_tile(struct pen_saved *s, size_t tile, void *out)
 {
   const struct pen_saved_tile *t = &s->tiles[tile];
-  size_t bytes = t->elems * 3 * sizeof(float);
+  size_t bytes = pen_state_bytes(s->format, t->elems);
   int rc;
   if (t->offset) {
     rc = pen_files_read_at(s->fd, s->path, out, bytes, t->offset);
@@ -295,6 +307,32 @@ static size_t find_tile(const struct pen_saved *s, uint32_t block, size_t elem)
   return low;
 }
 
+/* Elements [from, from + n) of the tile in the buffer. */
+static void unpack_some(const struct pen_saved *s,
+                        const struct pen_saved_tile *t, size_t from, size_t n,
+                        float *p, float *m, float *v)
+{
+  float *to[] = {p, m, v};
+  float group[3][PEN_STATE_GROUP_ELEMS];
+  struct pen_state_part part = {.arrays = s->buffer, .elems = t->elems};
+  for (size_t at = from, count; at < from + n; at += count) {
+    size_t skip = at % PEN_STATE_GROUP_ELEMS;
+    part.begin = at - skip;
+    count = (from + n - at) / PEN_STATE_GROUP_ELEMS * PEN_STATE_GROUP_ELEMS;
+    if (skip == 0 && count) {
+      part.n = count;
+      s->format->unpack(PEN_ISA_SCALAR, &part, p + (at - from), m + (at - from),
+                        v + (at - from));
+      continue;
+    }
+    part.n = PEN_STATE_GROUP_ELEMS;
+    count = part.n - skip < from + n - at ? part.n - skip : from + n - at;
+    s->format->unpack(PEN_ISA_SCALAR, &part, group[0], group[1], group[2]);
+    for (int i = 0; i < 3; i++)
+      memcpy(to[i] + (at - from), group[i] + skip, count * sizeof(float));
+  }
+}
+
 int pen_saved_read(struct pen_saved *saved, uint32_t block, size_t begin,
                    size_t n, float *p, float *m, float *v)
 {
@@ -306,8 +344,8 @@ int pen_saved_read(struct pen_saved *saved, uint32_t block, size_t begin,
                            "%s does not hold element %zu of block %u: it is "
                            "another model's state",
                            saved->path, begin, block);
-    if (t->begin == begin && t->elems == n && m == p + n && v == m + n &&
-        (uintptr_t)p % PEN_SAVED_PAGE == 0)
+    if (saved->format->is_plain && t->begin == begin && t->elems == n &&
+        m == p + n && v == m + n && (uintptr_t)p % PEN_SAVED_PAGE == 0)
       return read_tile(saved, i, p);
     int rc = hold(saved, i);
     if (rc < 0)
@@ -315,9 +353,7 @@ int pen_saved_read(struct pen_saved *saved, uint32_t block, size_t begin,
     size_t from = begin - t->begin, count = t->elems - from;
     if (count > n)
       count = n;
-    memcpy(p, saved->buffer + from, count * sizeof *p);
-    memcpy(m, saved->buffer + t->elems + from, count * sizeof *m);
-    memcpy(v, saved->buffer + 2 * t->elems + from, count * sizeof *v);
+    unpack_some(saved, t, from, count, p, m, v);
     begin += count, n -= count;
     p += count, m += count, v += count;
   }
@@ -327,7 +363,7 @@ int pen_saved_read(struct pen_saved *saved, uint32_t block, size_t begin,
 bool pen_saved_matches(const struct pen_saved *saved,
                        const struct pen_layout *layout)
 {
-  if (saved->n_tiles != layout->n_tiles)
+  if (saved->n_tiles != layout->n_tiles || saved->format != layout->state)
     return false;
   for (size_t i = 0; i < layout->n_tiles; i++) {
     const struct pen_saved_tile *a = &saved->tiles[i];

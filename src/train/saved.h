@@ -27,9 +27,9 @@ struct pen_saved_writer;
 int pen_saved_create(const char *path, const struct pen_layout *layout,
                      const struct pen_cursor *cursor, uint32_t generation,
                      struct pen_saved_writer **ret_writer);
-/* p, m, v of RAM tile `tile`. */
+/* The arrays of RAM tile `tile`, in the layout's format. */
 int pen_saved_put_tile(struct pen_saved_writer *writer, uint32_t tile,
-                       const float *state);
+                       const void *state);
 /* Where the store's tiles lie: places [n_store_tiles], as pen_store_pin says. */
 int pen_saved_put_places(struct pen_saved_writer *writer,
                          const struct pen_store_place *places);
@@ -64,16 +64,17 @@ const struct pen_store_place *pen_saved_places(const struct pen_saved *saved,
  * to this state.  Borrowed until close. */
 int pen_saved_use_store(struct pen_saved *saved, struct pen_store *store);
 
-/* p, m, v [n] = elements [begin, begin + n) of a block.  Reads whole tiles and
- * checks their CRC.  Where exactly one tile is asked for, with p, m, v one
- * behind the other from a page's start on, it is read right there, and the rest
- * of the last page is overwritten; else into one buffer of its own, each tile
- * once when the reads are sequential.  -PEN_EMISMATCH when the state does not hold these elements. */
+/* p, m, v [n] = elements [begin, begin + n) of a block, as fp32 whatever the
+ * format.  Reads whole tiles and checks their CRC.  Where the format is fp32 and
+ * exactly one tile is asked for, with p, m, v one behind the other from a page's
+ * start on, it is read right there, and the rest of the last page is
+ * overwritten; else into one buffer of its own, each tile once when the reads
+ * are sequential.  -PEN_EMISMATCH when the state does not hold these elements. */
 int pen_saved_read(struct pen_saved *saved, uint32_t block, size_t begin,
                    size_t n, float *p, float *m, float *v);
 
-/* Is it cut and placed exactly as this layout: same tiles, the same ones in the
- * store? */
+/* Is it cut, placed and kept exactly as this layout: same tiles, the same ones in
+ * the store, the same format? */
 bool pen_saved_matches(const struct pen_saved *saved,
                        const struct pen_layout *layout);
 

@@ -20,6 +20,7 @@ struct pen_saved_writer {
   struct pen_saved_header header;
   struct pen_saved_tile *tiles;
   uint32_t *store_tiles; /* [tiles] number in the store or PEN_NONE */
+  const struct pen_state_format *format;
 };
 
 static int make_table(struct pen_saved_writer *w,
@@ -39,7 +40,7 @@ static int make_table(struct pen_saved_writer *w,
     if (tile->store_tile != UINT32_MAX)
       continue;
     w->tiles[i].offset = offset;
-    offset += pen_saved_page_up(tile->elems * 3 * sizeof(float));
+    offset += pen_saved_page_up(pen_layout_state_bytes(layout, tile));
   }
   w->header.n_tiles = n;
   w->header.table_offset = offset;
@@ -58,6 +59,8 @@ int pen_saved_create(const char *path, const struct pen_layout *layout,
                                         .version = PEN_SAVED_VERSION,
                                         .generation = generation,
                                         .cursor = *cursor};
+  w->format = layout->state;
+  w->header.cursor.state = (uint32_t)pen_state_number(layout->state);
   w->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   w->path = strdup(path);
   int rc = w->fd < 0 ? pen_error_set(-errno, "cannot create %s", path) : 0;
@@ -73,10 +76,10 @@ int pen_saved_create(const char *path, const struct pen_layout *layout,
 }
 
 int pen_saved_put_tile(struct pen_saved_writer *w, uint32_t tile,
-                       const float *state)
+                       const void *state)
 {
   struct pen_saved_tile *t = &w->tiles[tile];
-  size_t bytes = t->elems * 3 * sizeof *state;
+  size_t bytes = pen_state_bytes(w->format, t->elems);
   t->crc = pen_crc32c(0, state, bytes);
   return pen_files_write_at(w->fd, w->path, state, bytes, t->offset);
 }

@@ -100,6 +100,7 @@ static int open_compute(struct pen_session *s, const char *gemm,
   struct pen_model_options options = {.elem = s->elem,
                                       .gemm = gemm,
                                       .isa = s->isa,
+                                      .state = s->state,
                                       .max_tokens = shape->max_tokens,
                                       .max_positions = shape->max_positions,
                                       .cache_tokens = shape->cache_tokens,
@@ -148,14 +149,22 @@ static size_t choose_tile(const struct pen_workload *w)
   return largest < TILE_ELEMS_AUTO ? largest : TILE_ELEMS_AUTO;
 }
 
+/* Whole norm chunks of state, rounded up. */
+static size_t tile_of(const struct pen_state_format *format, uint64_t bytes)
+{
+  uint64_t chunk = pen_state_bytes(format, PEN_NORM_CHUNK_ELEMS);
+  return (bytes + chunk - 1) / chunk * PEN_NORM_CHUNK_ELEMS;
+}
+
 static void fill_wish(struct pen_fit_wish *wish, const struct pen_workload *w,
-                      bool inference)
+                      uint64_t tile_bytes, bool inference)
 {
   wish->inference = inference;
   if (inference)
     wish->tile_elems = TILE_ELEMS_INFERENCE;
-  else if (!wish->tile_elems)
-    wish->tile_elems = choose_tile(w);
+  else
+    wish->tile_elems = tile_bytes ? tile_of(w->state, tile_bytes)
+                                  : choose_tile(w);
   if (!wish->weight_slots)
     wish->weight_slots = 3;
   if (!wish->gradient_slots)
@@ -280,7 +289,7 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
     name = "the RAM available now";
   }
   struct pen_fit_wish wish = s->machine.wish;
-  fill_wish(&wish, w, shape->inference);
+  fill_wish(&wish, w, s->machine.tile_bytes, shape->inference);
   pen_memory_add(&s->memory, "batches and sequence tables", PEN_TIER_HOST,
                  shape->other_bytes);
   pen_memory_add(&s->memory, "timeline", PEN_TIER_HOST, shape->trace_bytes);
@@ -315,6 +324,7 @@ int pen_session_open(struct pen_session *session,
 {
   *session = (struct pen_session){.machine = *machine,
                                   .max_tokens = shape->max_tokens};
+  session->state = model->state ? model->state : &pen_state_fp32;
   int rc = pen_isa_choose(machine->isa, &session->isa);
   if (rc == 0 && machine->require_simd && session->isa == PEN_ISA_SCALAR)
     rc = pen_error_set(PEN_EUNSUPPORTED,
@@ -360,19 +370,20 @@ int pen_session_start(struct pen_session *session, struct pen_store *store,
   return rc;
 }
 
-int pen_session_load_tile(struct pen_session *session, uint32_t tile, float *p,
-                          float *m, float *v)
+int pen_session_load_tile(struct pen_session *session, uint32_t tile,
+                          size_t begin, size_t n, float *p, float *m, float *v)
 {
   const struct pen_tile *t = &session->layout.tiles[tile];
-  memset(m, 0, t->elems * sizeof *m);
-  memset(v, 0, t->elems * sizeof *v);
+  memset(m, 0, n * sizeof *m);
+  memset(v, 0, n * sizeof *v);
   return pen_params_load_elems(session->params, session->dir, t->block,
-                               t->begin, t->elems, p);
+                               t->begin + begin, n, p);
 }
 
-static int load_tile(void *ctx, uint32_t tile, float *p, float *m, float *v)
+static int load_tile(void *ctx, uint32_t tile, size_t begin, size_t n,
+                     float *p, float *m, float *v)
 {
-  return pen_session_load_tile(ctx, tile, p, m, v);
+  return pen_session_load_tile(ctx, tile, begin, n, p, m, v);
 }
 
 int pen_session_load(struct pen_session *session)

@@ -36,6 +36,7 @@ struct pen_session {
   struct pen_machine_settings machine;
   enum pen_isa isa;
   enum pen_elem elem;
+  const struct pen_state_format *state;
   struct pen_model_config config;
   struct pen_hfdir *dir; /* NULL: only its config is known */
   struct pen_params *params;
@@ -93,9 +94,9 @@ int pen_session_start(struct pen_session *session, struct pen_store *store,
 
 /* Loads the model directory's weights as a fresh start: moments zero. */
 int pen_session_load(struct pen_session *session);
-/* The same for one tile: the loader pen_session_load uses. */
-int pen_session_load_tile(struct pen_session *session, uint32_t tile, float *p,
-                          float *m, float *v);
+/* The same for elements of one tile: the loader pen_session_load uses. */
+int pen_session_load_tile(struct pen_session *session, uint32_t tile,
+                          size_t begin, size_t n, float *p, float *m, float *v);
 
 /* Frees everything; the store stays the caller's. */
 void pen_session_close(struct pen_session *session);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "kernels/elem.h"
+#include "kernels/state.h"
 #include "offload/fit.h"
 #include "offload/machine.h"
 #include "src/train/lr.h"
@@ -30,7 +31,9 @@ struct pen_machine_settings {
                                  need not be there */
   const char *io_engine;      /* name or fault specification */
   size_t io_depth;            /* 0: auto */
-  struct pen_fit_wish wish;   /* zero tile_elems and slots: auto */
+  uint64_t tile_bytes;        /* of state; 0: auto */
+  struct pen_fit_wish wish;   /* zero slots: auto; tile_elems is
+                                 set by tile_bytes */
   const struct pen_machine *profile; /* placements are searched by what it says;
                                         NULL: by fit's rule alone; borrowed */
 };
@@ -39,6 +42,7 @@ struct pen_machine_settings {
 struct pen_model_settings {
   const char *dir;
   const char *gemm;           /* product library or "auto" */
+  const struct pen_state_format *state; /* NULL: fp32 */
   bool any_elem;              /* compute in what the files hold */
   enum pen_elem elem;         /* else in this */
   bool lenient, untie;

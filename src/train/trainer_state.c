@@ -177,22 +177,24 @@ struct loader {
   bool in_place;
 };
 
-static int load_saved(void *ctx, uint32_t number, float *p, float *m, float *v)
+static int load_saved(void *ctx, uint32_t number, size_t begin, size_t n,
+                      float *p, float *m, float *v)
 {
   struct loader *loader = ctx;
   const struct pen_tile *tile = &loader->t->session.layout.tiles[number];
-  int rc = pen_saved_read(loader->saved, tile->block, tile->begin, tile->elems,
-                          p, m, v);
+  int rc = pen_saved_read(loader->saved, tile->block, tile->begin + begin, n, p,
+                          m, v);
   if (rc < 0)
     return rc;
   return loader->in_place && tile->store_tile != UINT32_MAX ? PEN_RUN_IN_STORE
                                                             : 0;
 }
 
-static int load_model(void *ctx, uint32_t number, float *p, float *m, float *v)
+static int load_model(void *ctx, uint32_t number, size_t begin, size_t n,
+                      float *p, float *m, float *v)
 {
   struct loader *loader = ctx;
-  return pen_session_load_tile(&loader->t->session, number, p, m, v);
+  return pen_session_load_tile(&loader->t->session, number, begin, n, p, m, v);
 }
 
 /* A log line is never younger than the state it tells of. */
@@ -202,7 +204,7 @@ static int sync_log(void *ctx)
   return t->log ? pen_runlog_sync(t->log) : 0;
 }
 
-static int save_tile(void *ctx, uint32_t tile, const float *state)
+static int save_tile(void *ctx, uint32_t tile, const void *state)
 {
   struct pen_trainer *t = ctx;
   return pen_checkpoint_save_tile(t->saving, tile, state);
@@ -229,6 +231,7 @@ static int first_commit(struct pen_trainer *t)
 {
   t->cursor.tile_elems = t->session.layout.placement.tile_elems;
   t->cursor.whole = t->whole_in_store;
+  t->cursor.state = (uint32_t)pen_state_number(t->session.layout.state);
   if (!t->whole_in_store || !t->set.durable)
     return 0;
   return pen_store_commit(t->store, t->cursor.step, &t->cursor,
@@ -361,7 +364,8 @@ int pen_trainer_attach(struct pen_trainer *t)
       .version = PEN_CURSOR_VERSION,
       .numerics_hash = pen_numerics_hash(&t->numerics),
       .tile_elems = t->session.layout.placement.tile_elems,
-      .whole = t->whole_in_store};
+      .whole = t->whole_in_store,
+      .state = (uint32_t)pen_state_number(t->session.layout.state)};
   if (!t->resumes)
     return start_fresh(t);
   size_t unfinished = pen_rundir_clean(&t->rundir);

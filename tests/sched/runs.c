@@ -9,12 +9,13 @@
 #include "tests/test.h"
 #include "tests/tmpdir.h"
 
-static int load(void *ctx, uint32_t number, float *p, float *m, float *v)
+static int load(void *ctx, uint32_t number, size_t begin, size_t n, float *p,
+                float *m, float *v)
 {
   struct runs *t = ctx;
   const struct pen_tile *tile = &t->layout.tiles[number];
-  for (size_t i = 0; i < tile->elems; i++) {
-    p[i] = toy_initial(tile->block, tile->begin + i);
+  for (size_t i = 0; i < n; i++) {
+    p[i] = toy_initial(tile->block, tile->begin + begin + i);
     m[i] = v[i] = 0;
   }
   return 0;
@@ -28,13 +29,13 @@ static size_t block_begin(const struct runs *t, size_t block)
   return begin;
 }
 
-static int save_tile(void *ctx, uint32_t number, const float *state)
+static int save_tile(void *ctx, uint32_t number, const void *state)
 {
   struct runs *t = ctx;
   const struct pen_tile *tile = &t->layout.tiles[number];
   size_t begin = block_begin(t, tile->block) + tile->begin;
   memcpy(t->outcome->state + 3 * begin, state,
-         3 * tile->elems * sizeof *state);
+         3 * tile->elems * sizeof(float));
   return 0;
 }
 

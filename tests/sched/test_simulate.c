@@ -426,11 +426,12 @@ static void test_update_traffic(void **state)
 
 /* ---- the same schedule as run ---- */
 
-static int load(void *ctx, uint32_t number, float *p, float *m, float *v)
+static int load(void *ctx, uint32_t number, size_t begin, size_t n, float *p,
+                float *m, float *v)
 {
   const struct pen_tile *tile = &((struct pen_layout *)ctx)->tiles[number];
-  for (size_t i = 0; i < tile->elems; i++) {
-    p[i] = toy_initial(tile->block, tile->begin + i);
+  for (size_t i = 0; i < n; i++) {
+    p[i] = toy_initial(tile->block, tile->begin + begin + i);
     m[i] = v[i] = 0;
   }
   return 0;

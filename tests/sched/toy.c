@@ -269,6 +269,7 @@ void toy_init(struct toy *toy, bool tied, size_t n_micros_max)
   }
   w->blocks = toy->blocks;
   w->weight_elem_bytes = sizeof(float);
+  w->state = &pen_state_fp32;
   w->n_micros_max = n_micros_max;
   w->act_bytes = w->dhead_bytes = ACT * sizeof(float);
   w->stats_bytes = TOKENS * sizeof(float);
