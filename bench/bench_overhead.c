@@ -184,7 +184,7 @@ static void start(struct idle *idle, const struct pen_arguments *a,
   make_workload(idle, a);
   int rc = pen_layout_init(&idle->layout, &idle->workload, &placement);
   if (rc == 0)
-    rc = pen_run_plan(&idle->workload, &idle->layout, &idle->plan);
+    rc = pen_run_plan(&idle->workload, &idle->layout, true, &idle->plan);
   if (rc == 0)
     rc = open_store(idle);
   if (rc == 0)

@@ -43,6 +43,22 @@ static const struct rate drive_rates[] = {
     {"sync_s", offsetof(struct pen_machine_drive, sync_s)},
 };
 
+#define SYSTEM_SHARE 16 /* of RAM is the system's */
+#define DEVICE_KEPT_BYTES ((double)(1 << 30))
+
+uint64_t pen_machine_free_ram(const struct pen_machine *machine)
+{
+  uint64_t ram = (uint64_t)machine->ram_bytes;
+  return ram - ram / SYSTEM_SHARE;
+}
+
+uint64_t pen_machine_free_device(const struct pen_machine *machine)
+{
+  return machine->device_bytes > DEVICE_KEPT_BYTES
+             ? (uint64_t)(machine->device_bytes - DEVICE_KEPT_BYTES)
+             : 0;
+}
+
 #define N(table) (sizeof table / sizeof *table)
 
 static bool is_among(const char *key, const struct rate *rates, size_t n,

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "io/json.h"
 #include "io/json_write.h"
@@ -49,6 +50,11 @@ static inline bool pen_machine_has_device(const struct pen_machine *machine)
 {
   return machine->device_bf16 > 0 || machine->device_fp32 > 0;
 }
+
+/* Bytes of RAM and of the device that a run may take, less what the system and
+ * a device's driver and libraries keep; 0: not known. */
+uint64_t pen_machine_free_ram(const struct pen_machine *machine);
+uint64_t pen_machine_free_device(const struct pen_machine *machine);
 
 /* Reads a profile.  -PEN_EFORMAT names the key: unknown ones, negative or
  * non-finite rates, no cores, more drives than fit, another version.  Keys left

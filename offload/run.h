@@ -48,9 +48,9 @@ struct pen_run_options {
   size_t io_depth;           /* transfers in flight per I/O lane */
 };
 
-/* Bytes pen_run_create will take for tables, per tier arenas aside; and the
- * schedules of every kind of step, built and checked.  Also the work of the
- * largest training step. */
+/* Bytes pen_run_create will take for tables, per tier arenas aside, from the
+ * schedules of every kind of step, built and, with `proves`, checked.  Also the
+ * work of the largest training step. */
 struct pen_run_plan {
   size_t table_bytes;
   size_t n_tasks, n_accesses;
@@ -58,7 +58,7 @@ struct pen_run_plan {
   uint64_t nvme_written_bytes; /* by a training step in full flight */
 };
 int pen_run_plan(const struct pen_workload *workload,
-                 const struct pen_layout *layout,
+                 const struct pen_layout *layout, bool proves,
                  struct pen_run_plan *ret_plan);
 
 /* Takes all memory, starts the lanes.  Caller owns *ret_run. */

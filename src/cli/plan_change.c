@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "src/cli/plan.h"
-#include "src/cli/profile.h"
+#include "src/train/drives.h"
 
 #define GAIN_WORTH_A_LINE 1.02
 #define HALVINGS_MAX 20
@@ -95,7 +95,7 @@ static int one_more_drive(struct finder *f)
       n && changed.machine.n_drives ? changed.machine.drives[0] : some_drive;
   changed.machine.drives[n].path[0] = '\0';
   changed.machine.n_drives = n + 1;
-  m->nvme_dirs = pen_profile_drive_names();
+  m->nvme_dirs = pen_drives_names();
   m->n_nvme_dirs = n + 1;
   m->described_drives = true;
   return try_case(f, &changed,

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "io/files.h"
 #include "offload/describe.h"
+#include "src/train/drives.h"
 
 int pen_profile_path(const char *wish, char *ret_path, size_t bytes)
 {
@@ -75,36 +76,21 @@ int pen_profile_described(const struct pen_config *config, bool *ret_found,
   return pen_machine_describe(&parts, ret_machine);
 }
 
-/* What the system, and a GPU's driver and libraries, keep for themselves. */
-#define SYSTEM_SHARE 16
-#define DEVICE_KEPT_BYTES ((double)(1 << 30))
-
-const char *const *pen_profile_drive_names(void)
-{
-  static const char *const names[PEN_MACHINE_DRIVES_MAX] = {
-      "drive 1",  "drive 2",  "drive 3",  "drive 4",  "drive 5",  "drive 6",
-      "drive 7",  "drive 8",  "drive 9",  "drive 10", "drive 11", "drive 12",
-      "drive 13", "drive 14", "drive 15", "drive 16"};
-  return names;
-}
-
 void pen_profile_settings(const struct pen_config *config,
                           const struct pen_machine *machine,
                           struct pen_machine_settings *settings)
 {
-  uint64_t ram = (uint64_t)machine->ram_bytes;
   struct pen_machine_parts parts = parts_of(config);
-  if (ram && !settings->host_bytes && pen_machine_parts_given(&parts))
-    settings->host_bytes = ram - ram / SYSTEM_SHARE;
+  if (!settings->host_bytes && pen_machine_parts_given(&parts))
+    settings->host_bytes = pen_machine_free_ram(machine);
   if (pen_machine_has_device(machine)) {
     settings->wish.unified = false;
-    if (!settings->device_bytes && machine->device_bytes > DEVICE_KEPT_BYTES)
-      settings->device_bytes =
-          (uint64_t)(machine->device_bytes - DEVICE_KEPT_BYTES);
+    if (!settings->device_bytes)
+      settings->device_bytes = pen_machine_free_device(machine);
   }
   if (settings->n_nvme_dirs || !(parts.n_drives || parts.drive_read > 0))
     return;
-  settings->nvme_dirs = pen_profile_drive_names();
+  settings->nvme_dirs = pen_drives_names();
   settings->n_nvme_dirs = machine->n_drives;
   settings->described_drives = true;
 }

@@ -25,7 +25,4 @@ void pen_profile_settings(const struct pen_config *config,
                           const struct pen_machine *machine,
                           struct pen_machine_settings *settings);
 
-/* [PEN_MACHINE_DRIVES_MAX] in place of directories. */
-const char *const *pen_profile_drive_names(void);
-
 #endif

@@ -58,3 +58,12 @@ int pen_drives_choose(const struct pen_machine_settings *set,
   }
   return 0;
 }
+
+const char *const *pen_drives_names(void)
+{
+  static const char *const names[PEN_MACHINE_DRIVES_MAX] = {
+      "drive 1",  "drive 2",  "drive 3",  "drive 4",  "drive 5",  "drive 6",
+      "drive 7",  "drive 8",  "drive 9",  "drive 10", "drive 11", "drive 12",
+      "drive 13", "drive 14", "drive 15", "drive 16"};
+  return names;
+}

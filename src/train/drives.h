@@ -12,4 +12,8 @@
 int pen_drives_choose(const struct pen_machine_settings *settings,
                       struct pen_machine *machine);
 
+/* [PEN_MACHINE_DRIVES_MAX]: what stands for the directories of drives that are
+ * only described. */
+const char *const *pen_drives_names(void);
+
 #endif

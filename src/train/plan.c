@@ -221,3 +221,15 @@ int pen_plan_simulate(struct pen_plan *plan, const struct pen_machine *machine,
   plan->simulated = rc == 0;
   return rc;
 }
+
+int pen_plan_time(const struct pen_plan *plan, const struct pen_machine *machine,
+                  struct pen_simulate_result *ret_result)
+{
+  struct rehearsal r = {
+      .options = pen_session_simulate_options(&plan->trainer.session, machine)};
+  int rc = build_step(plan, &r);
+  if (rc == 0)
+    rc = run_on(&r, machine, NULL, ret_result);
+  pen_rehearsal_close(&r.step);
+  return rc;
+}

@@ -40,6 +40,10 @@ int pen_plan_open(const struct pen_train_settings *settings,
 int pen_plan_simulate(struct pen_plan *plan, const struct pen_machine *machine,
                       const char *trace);
 
+/* One step alone, on any machine with as many drives as --nvme-path names. */
+int pen_plan_time(const struct pen_plan *plan, const struct pen_machine *machine,
+                  struct pen_simulate_result *ret_result);
+
 void pen_plan_close(struct pen_plan *plan);
 
 #endif

@@ -14,7 +14,9 @@
 #include "base/thread.h"
 #include "src/train/drives.h"
 
-#define TILE_ELEMS_AUTO (16 * PEN_NORM_CHUNK_ELEMS)
+#define TILE_ELEMS_LEAST (16 * PEN_NORM_CHUNK_ELEMS) /* 12 MiB of state */
+#define TILE_ELEMS_MOST (80 * PEN_NORM_CHUNK_ELEMS)  /* 60 MiB */
+#define TILES_OF_A_BLOCK 64
 #define TILE_ELEMS_INFERENCE PEN_NORM_CHUNK_ELEMS
 #define IO_DEPTH_AUTO 4
 
@@ -28,6 +30,21 @@ int pen_session_config_path(const char *model, char *ret_path, size_t bytes,
   if (n < 0 || (size_t)n >= bytes)
     return pen_error_set(PEN_EUSAGE, "the path of %.64s... is too long", model);
   return 0;
+}
+
+int pen_session_load_config(const struct pen_model_settings *model,
+                            struct pen_model_config *ret_config,
+                            bool *ret_without_weights)
+{
+  char path[4096];
+  *ret_without_weights = true;
+  if (model->config) {
+    *ret_config = *model->config;
+    return 0;
+  }
+  int rc = pen_session_config_path(model->dir, path, sizeof path,
+                                   ret_without_weights);
+  return rc < 0 ? rc : pen_model_config_load(path, ret_config);
 }
 
 static enum pen_elem elem_of(enum pen_file_dtype dtype)
@@ -51,11 +68,8 @@ static int open_model(struct pen_session *s,
                       const struct pen_model_settings *model,
                       const struct pen_session_shape *shape, size_t max_length)
 {
-  char path[4096];
   bool is_config = false;
-  int rc = pen_session_config_path(model->dir, path, sizeof path, &is_config);
-  if (rc == 0)
-    rc = pen_model_config_load(path, &s->config);
+  int rc = pen_session_load_config(model, &s->config, &is_config);
   if (rc == 0)
     rc = pen_model_config_check_length(&s->config, max_length);
   if (rc == 0 && is_config && shape->config_only)
@@ -137,16 +151,27 @@ static int open_compute(struct pen_session *s, const char *gemm,
   return rc;
 }
 
-/* No tile is larger than the largest block: the rest would never be used. */
+static size_t whole_chunks(size_t elems)
+{
+  return (elems + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS *
+         PEN_NORM_CHUNK_ELEMS;
+}
+
+/* No tile is larger than the largest block: the rest would never be used.
+ * Large blocks have large tiles, so that a schedule and its proof stay short. */
 static size_t choose_tile(const struct pen_workload *w)
 {
   size_t largest = 1;
   for (size_t b = 0; b < w->n_blocks; b++)
     if (w->blocks[b].elems > largest)
       largest = w->blocks[b].elems;
-  largest = (largest + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS *
-            PEN_NORM_CHUNK_ELEMS;
-  return largest < TILE_ELEMS_AUTO ? largest : TILE_ELEMS_AUTO;
+  size_t tile = whole_chunks(largest / TILES_OF_A_BLOCK);
+  if (tile < TILE_ELEMS_LEAST)
+    tile = TILE_ELEMS_LEAST;
+  if (tile > TILE_ELEMS_MOST)
+    tile = TILE_ELEMS_MOST;
+  largest = whole_chunks(largest);
+  return largest < tile ? largest : tile;
 }
 
 /* Whole norm chunks of state, rounded up. */
@@ -186,7 +211,8 @@ struct place {
  * they fit, or are in the number that is said to be missing.  What does not fit
  * has a layout all the same. */
 static int fit(const struct place *at, const struct pen_fit_wish *wish,
-               struct pen_layout *ret_layout, struct pen_run_plan *ret_plan)
+               bool proves, struct pen_layout *ret_layout,
+               struct pen_run_plan *ret_plan)
 {
   const struct pen_session *s = at->session;
   const struct pen_workload *w = pen_model_workload(s->model);
@@ -204,7 +230,7 @@ static int fit(const struct place *at, const struct pen_fit_wish *wish,
       return fits;
     int rc = pen_layout_init(ret_layout, w, &placement);
     if (rc == 0)
-      rc = pen_run_plan(w, ret_layout, ret_plan);
+      rc = pen_run_plan(w, ret_layout, proves && fits == 0, ret_plan);
     if (rc < 0)
       return rc;
     if (ret_plan->table_bytes <= tables ||
@@ -219,11 +245,12 @@ static int fit(const struct place *at, const struct pen_fit_wish *wish,
   }
 }
 
+/* What is chosen is proved in the end. */
 static int fit_candidate(void *ctx, const struct pen_fit_wish *wish,
                          struct pen_layout *ret_layout,
                          struct pen_run_plan *ret_plan)
 {
-  int rc = fit(ctx, wish, ret_layout, ret_plan);
+  int rc = fit(ctx, wish, false, ret_layout, ret_plan);
   if (rc < 0)
     pen_layout_done(ret_layout);
   return rc;
@@ -300,7 +327,7 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
   if (s->machine.profile && !shape->inference && !s->backend)
     rc = search(s, shape, &at, &wish);
   if (rc == 0 || rc == -PEN_ENOFIT)
-    rc = fit(&at, &wish, &s->layout, &s->plan);
+    rc = fit(&at, &wish, true, &s->layout, &s->plan);
   if (rc < 0 && rc != -PEN_ENOFIT)
     return rc;
   pen_memory_add_layout(&s->memory, &s->layout);

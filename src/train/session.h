@@ -79,6 +79,10 @@ int pen_session_open_backend(struct pen_session *session, const char *gemm,
 /* The config.json of a model: a directory's, or the file itself. */
 int pen_session_config_path(const char *model, char *ret_path, size_t bytes,
                             bool *ret_is_config);
+/* What is in it; without_weights: there is nothing else. */
+int pen_session_load_config(const struct pen_model_settings *model,
+                            struct pen_model_config *ret_config,
+                            bool *ret_without_weights);
 
 /* What the simulator is told of how this session would run on a machine, which
  * is borrowed: its threads are as many as cores, unless options say. */

@@ -11,6 +11,7 @@
 #include "kernels/state.h"
 #include "offload/fit.h"
 #include "offload/machine.h"
+#include "src/model/config.h"
 #include "src/train/lr.h"
 
 /* Where a run computes and where its bytes live. */
@@ -41,6 +42,8 @@ struct pen_machine_settings {
 /* A model and how it is computed. */
 struct pen_model_settings {
   const char *dir;
+  const struct pen_model_config *config; /* plan only: known without files, in
+                                            place of dir; else NULL; borrowed */
   const char *gemm;           /* product library or "auto" */
   const struct pen_state_format *state; /* NULL: fp32 */
   bool any_elem;              /* compute in what the files hold */

@@ -45,12 +45,8 @@ int pen_trainer_open_data(struct pen_trainer *t)
 int pen_trainer_assume_data(struct pen_trainer *t)
 {
   struct pen_model_config config;
-  char path[4096];
   bool is_config;
-  int rc = pen_session_config_path(t->set.model.dir, path, sizeof path,
-                                   &is_config);
-  if (rc == 0)
-    rc = pen_model_config_load(path, &config);
+  int rc = pen_session_load_config(&t->set.model, &config, &is_config);
   if (rc < 0)
     return rc;
   if (t->set.max_length == 0)

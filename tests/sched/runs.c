@@ -82,7 +82,7 @@ void runs_init(struct runs *t, const struct pen_placement *p, bool tied,
   t->threads = threads;
   t->poison_step = -1;
   test_ok(pen_layout_init(&t->layout, &t->toy.workload, p));
-  test_ok(pen_run_plan(&t->toy.workload, &t->layout, &t->plan));
+  test_ok(pen_run_plan(&t->toy.workload, &t->layout, true, &t->plan));
   divide(t, threads, nodes);
   test_ok(pen_pool_create_teams(&t->division.update, "update", &t->pool));
   open_store(t);

@@ -126,7 +126,7 @@ static void test_planned_room_is_enough(void **state)
     struct bench b;
     bench_init(&b, &p, n % 2, 4);
     struct pen_run_plan plan;
-    test_ok(pen_run_plan(&b.toy.workload, &b.layout, &plan));
+    test_ok(pen_run_plan(&b.toy.workload, &b.layout, true, &plan));
     struct pen_schedule fixed;
     test_ok(pen_schedule_init(&fixed, &b.toy.workload, &b.layout, plan.n_tasks,
                               plan.n_accesses, false));

@@ -490,7 +490,7 @@ static void real_step(struct toy *toy, const struct pen_layout *layout,
   struct pen_shape shape = {.kind = PEN_STEP_TRAIN, .n_micros = 3, .n_tokens = 48};
   struct pen_run_update update = {.apply = true};
   test_ok(pen_pool_create(1, "update", &pool));
-  test_ok(pen_run_plan(&toy->workload, layout, &plan));
+  test_ok(pen_run_plan(&toy->workload, layout, true, &plan));
   struct pen_run_options o = {.workload = &toy->workload,
                               .compute = &toy->compute,
                               .layout = layout,
