@@ -81,8 +81,11 @@ void pen_profile_settings(const struct pen_config *config,
                           struct pen_machine_settings *settings)
 {
   struct pen_machine_parts parts = parts_of(config);
-  if (!settings->host_bytes && pen_machine_parts_given(&parts))
-    settings->host_bytes = pen_machine_free_ram(machine);
+  if (pen_machine_parts_given(&parts)) {
+    settings->described_cores = machine->cores;
+    if (!settings->host_bytes)
+      settings->host_bytes = pen_machine_free_ram(machine);
+  }
   if (pen_machine_has_device(machine)) {
     settings->wish.unified = false;
     if (!settings->device_bytes)

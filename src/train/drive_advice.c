@@ -74,7 +74,7 @@ static void settings_of(const struct pen_drive_advice_question *q,
   *ret_settings = (struct pen_train_settings){
       .model = {.gemm = "auto", .elem = PEN_ELEM_BF16, .config = config},
       .machine = {.isa = "auto",
-                  .threads = m->cores,
+                  .described_cores = m->cores,
                   .host_bytes = q->host_bytes ? q->host_bytes
                                               : pen_machine_free_ram(m),
                   .device_bytes = pen_machine_free_device(m),

@@ -102,9 +102,12 @@ static int choose_gemm(struct pen_session *s,
 static int open_compute(struct pen_session *s, const char *gemm,
                         const struct pen_session_shape *shape)
 {
-  struct pen_division_wish wish = {.threads = s->machine.threads,
+  size_t described = s->machine.described_cores;
+  struct pen_division_wish wish = {.threads = s->machine.threads
+                                                  ? s->machine.threads
+                                                  : described,
                                    .update_threads = s->machine.update_threads,
-                                   .numa = s->machine.numa};
+                                   .numa = s->machine.numa && !described};
   if (s->backend) { /* compute only puts work into the device's queue */
     if (!wish.update_threads)
       wish.update_threads =

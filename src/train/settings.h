@@ -28,6 +28,8 @@ struct pen_machine_settings {
   uint64_t nvme_bytes;        /* most drive space; 0: what is free */
   const char *const *nvme_dirs; /* borrowed */
   size_t n_nvme_dirs;
+  size_t described_cores;     /* plan only: CPUs of a machine that need not be
+                                 there; 0: those that are */
   bool described_drives;      /* plan only: nvme_dirs are names of drives that
                                  need not be there */
   const char *io_engine;      /* name or fault specification */
