@@ -1,0 +1,307 @@
+/* cases.c: the table.
+ *
+ * Disadvantage: an operation's options (accumulate, strides, windows) are tried
+ * in one combination each; tests/check and tests/gpu/simt have the others. */
+#include "tests/gpu/device/cases.h"
+
+#define IN(holds, n, low, high)                                               \
+  (struct case_array){holds, n, true, false, low, high}
+#define INOUT(holds, n) (struct case_array){holds, n, true, true, -1, 1}
+#define OUT(holds, n) (struct case_array){holds, n, false, true, 0, 0}
+#define WORK(n) (struct case_array){FLOATS, n, false, false, 0, 0}
+
+/* Writes a case's list of arrays. */
+#define ARRAYS(name, ...)                                                     \
+  static size_t name##_arrays(const struct case_shape *s,                     \
+                              struct case_array arrays[CASE_ARRAYS_MAX])      \
+  {                                                                           \
+    const struct case_array list[] = {__VA_ARGS__};                           \
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)                   \
+      arrays[i] = list[i];                                                    \
+    return sizeof list / sizeof *list;                                        \
+  }
+
+static size_t partials(size_t rows, size_t cols)
+{
+  return pen_ops_partials_elems(rows, cols);
+}
+
+static size_t qkv(const struct case_shape *s)
+{
+  return (s->heads + 2 * s->kv_heads) * s->dim;
+}
+
+static size_t wide(const struct case_shape *s)
+{
+  return s->tokens * s->heads * s->dim;
+}
+
+static size_t flat(const struct case_shape *s)
+{
+  return s->tokens * s->cols;
+}
+
+static size_t vectors(const struct case_shape *s)
+{
+  return s->tokens * s->heads;
+}
+
+/* Column `col` of rows of E. */
+static void *column(const struct pen_ops *ops, void *x, size_t col)
+{
+  return (char *)x + col * pen_elem_bytes(ops->elem);
+}
+
+/* ---- the operations ---- */
+
+ARRAYS(gemm, IN(ELEMS, s->tokens * s->dim, -1, 1), IN(ELEMS, s->cols * s->dim, -1, 1),
+       OUT(ELEMS, flat(s)), IN(ELEMS, flat(s), -1, 1),
+       INOUT(FLOATS, s->dim * s->cols))
+
+static void gemm(const struct case_shape *s, const struct pen_ops *ops,
+                 struct pen_stream *stream, void *const *at)
+{
+  struct pen_gemm g = {.m = s->tokens, .n = s->cols, .k = s->dim, .a = at[0],
+                       .lda = s->dim, .b = at[1], .ldb = s->dim, .b_trans = true,
+                       .ab_elem = ops->elem, .c = at[2], .ldc = s->cols,
+                       .c_elem = ops->elem};
+  ops->gemm(stream, &g);
+  g = (struct pen_gemm){.m = s->dim, .n = s->cols, .k = s->tokens, .a = at[0],
+                        .lda = s->dim, .a_trans = true, .b = at[3], .ldb = s->cols,
+                        .ab_elem = ops->elem, .c = at[4], .ldc = s->cols,
+                        .c_elem = PEN_ELEM_F32, .accumulate = true};
+  ops->gemm(stream, &g);
+}
+
+ARRAYS(rmsnorm, IN(ELEMS, wide(s), -1, 1), IN(ELEMS, s->dim, -1, 1),
+       OUT(ELEMS, wide(s)), OUT(FLOATS, vectors(s)))
+
+static void rmsnorm(const struct case_shape *s, const struct pen_ops *ops,
+                    struct pen_stream *stream, void *const *at)
+{
+  struct pen_heads heads = {s->tokens, s->heads, s->dim};
+  size_t ld = s->heads * s->dim;
+  ops->rmsnorm(stream, &heads, at[0], ld, at[1], 1, 1e-5f, at[2], ld, at[3]);
+}
+
+ARRAYS(rmsnorm_backward, IN(FLOATS, wide(s), -1, 1), IN(ELEMS, wide(s), -1, 1),
+       IN(ELEMS, s->dim, -1, 1), IN(FLOATS, vectors(s), 1, 2),
+       INOUT(ELEMS, wide(s)), INOUT(FLOATS, s->dim),
+       WORK(partials(vectors(s), s->dim)))
+
+static void rmsnorm_backward(const struct case_shape *s, const struct pen_ops *ops,
+                             struct pen_stream *stream, void *const *at)
+{
+  struct pen_heads heads = {s->tokens, s->heads, s->dim};
+  size_t ld = s->heads * s->dim;
+  ops->rmsnorm_backward(stream, &heads, at[0], ld, PEN_ELEM_F32, at[1], ld, at[2],
+                        0.5f, at[3], at[4], ld, true, at[5], at[6]);
+}
+
+ARRAYS(layernorm, IN(ELEMS, flat(s), -1, 1), IN(ELEMS, s->cols, -1, 1),
+       IN(ELEMS, s->cols, -1, 1), OUT(ELEMS, flat(s)), OUT(FLOATS, s->tokens),
+       OUT(FLOATS, s->tokens))
+
+static void layernorm(const struct case_shape *s, const struct pen_ops *ops,
+                      struct pen_stream *stream, void *const *at)
+{
+  ops->layernorm(stream, s->tokens, s->cols, at[0], at[1], at[2], 1e-5f, at[3], at[4],
+                 at[5]);
+}
+
+ARRAYS(layernorm_backward, IN(ELEMS, flat(s), -1, 1), IN(ELEMS, flat(s), -1, 1),
+       IN(ELEMS, s->cols, -1, 1), IN(FLOATS, s->tokens, -0.1f, 0.1f),
+       IN(FLOATS, s->tokens, 1, 2), OUT(ELEMS, flat(s)),
+       INOUT(FLOATS, s->cols), INOUT(FLOATS, s->cols),
+       WORK(partials(s->tokens, 2 * s->cols)))
+
+static void layernorm_backward(const struct case_shape *s, const struct pen_ops *ops,
+                               struct pen_stream *stream, void *const *at)
+{
+  ops->layernorm_backward(stream, s->tokens, s->cols, at[0], ops->elem, at[1], at[2],
+                          at[3], at[4], at[5], false, at[6], at[7], at[8]);
+}
+
+ARRAYS(rope, INOUT(ELEMS, wide(s)), IN(IDS, s->tokens, 0, 30),
+       IN(FLOATS, 30 * s->dim / 4, -1, 1), IN(FLOATS, 30 * s->dim / 4, -1, 1))
+
+static void rope(const struct case_shape *s, const struct pen_ops *ops,
+                 struct pen_stream *stream, void *const *at)
+{
+  struct pen_heads heads = {s->tokens, s->heads, s->dim};
+  ops->rope(stream, &heads, s->dim / 2, at[0], s->heads * s->dim, at[1], at[2], at[3], true);
+}
+
+static struct pen_attention attention_shape(const struct case_shape *s,
+                                            const void *first_key)
+{
+  return (struct pen_attention){
+      .tokens = s->tokens, .heads = s->heads, .kv_heads = s->kv_heads, .dim = s->dim,
+      .scale = 0.125f, .first_key = first_key, .ldq = qkv(s), .ldk = qkv(s),
+      .ldv = qkv(s), .ldo = s->heads * s->dim, .ldd = qkv(s)};
+}
+
+ARRAYS(attention, IN(FIRST_KEYS, s->tokens, 0, 0),
+       IN(ELEMS, s->tokens * qkv(s), -1, 1), OUT(ELEMS, wide(s)),
+       OUT(FLOATS, vectors(s)))
+
+static void attention(const struct case_shape *s, const struct pen_ops *ops,
+                      struct pen_stream *stream, void *const *at)
+{
+  struct pen_attention a = attention_shape(s, at[0]);
+  ops->attention(stream, &a, at[1], column(ops, at[1], s->heads * s->dim),
+                 column(ops, at[1], (s->heads + s->kv_heads) * s->dim), at[2], at[3]);
+}
+
+ARRAYS(attention_backward, IN(FIRST_KEYS, s->tokens, 0, 0),
+       IN(ELEMS, s->tokens * qkv(s), -1, 1), OUT(ELEMS, wide(s)),
+       OUT(FLOATS, vectors(s)),
+       WORK(s->tokens * pen_attention_work_per_token(s->heads, s->dim)),
+       IN(ELEMS, wide(s), -1, 1), OUT(ELEMS, s->tokens * qkv(s)))
+
+/* Of outputs that are made first, as backward needs them. */
+static void attention_backward(const struct case_shape *s, const struct pen_ops *ops,
+                               struct pen_stream *stream, void *const *at)
+{
+  struct pen_attention a = attention_shape(s, at[0]);
+  void *q = at[1], *k = column(ops, q, s->heads * s->dim);
+  void *v = column(ops, q, (s->heads + s->kv_heads) * s->dim);
+  ops->attention(stream, &a, q, k, v, at[2], at[3]);
+  ops->attention_backward(stream, &a, q, k, v, at[2], at[3], at[5], at[4], at[6],
+                          column(ops, at[6], s->heads * s->dim),
+                          column(ops, at[6], (s->heads + s->kv_heads) * s->dim));
+}
+
+ARRAYS(glu, IN(ELEMS, 2 * flat(s), -3, 3), OUT(ELEMS, flat(s)), OUT(ELEMS, flat(s)))
+
+static void glu(const struct case_shape *s, const struct pen_ops *ops,
+                struct pen_stream *stream, void *const *at)
+{
+  ops->glu(stream, PEN_ACTIVATION_SILU, s->tokens, s->cols, at[0],
+           column(ops, at[0], s->cols), 2 * s->cols, at[1]);
+  ops->glu(stream, PEN_ACTIVATION_GELU_TANH, s->tokens, s->cols, at[0], NULL, 2 * s->cols,
+           at[2]);
+}
+
+ARRAYS(glu_backward, IN(ELEMS, flat(s), -1, 1), IN(ELEMS, 2 * flat(s), -3, 3),
+       OUT(ELEMS, 2 * flat(s)))
+
+static void glu_backward(const struct case_shape *s, const struct pen_ops *ops,
+                         struct pen_stream *stream, void *const *at)
+{
+  ops->glu_backward(stream, PEN_ACTIVATION_GELU, s->tokens, s->cols, at[0], at[1],
+                    column(ops, at[1], s->cols), 2 * s->cols, at[2],
+                    column(ops, at[2], s->cols));
+}
+
+ARRAYS(softcap, INOUT(FLOATS, flat(s)), INOUT(ELEMS, flat(s)))
+
+static void softcap(const struct case_shape *s, const struct pen_ops *ops,
+                    struct pen_stream *stream, void *const *at)
+{
+  ops->softcap(stream, s->tokens, s->cols, 3, at[0], s->cols);
+  ops->softcap_backward(stream, s->tokens, s->cols, 3, at[0], s->cols, at[1]);
+}
+
+ARRAYS(embed, IN(IDS, s->tokens, 0, 70), IN(ELEMS, 50 * s->cols, -1, 1),
+       OUT(ELEMS, flat(s)), IN(ELEMS, flat(s), -1, 1),
+       INOUT(FLOATS, 50 * s->cols))
+
+static void embed(const struct case_shape *s, const struct pen_ops *ops,
+                  struct pen_stream *stream, void *const *at)
+{
+  ops->embed(stream, at[0], s->tokens, 10, 50, s->cols, 1.5f, at[1], at[2]);
+  ops->embed_backward(stream, at[0], s->tokens, 10, 50, s->cols, 1.5f, at[3], at[4]);
+}
+
+ARRAYS(bias, INOUT(ELEMS, flat(s)), IN(ELEMS, s->cols, -1, 1),
+       IN(ELEMS, flat(s), -1, 1), INOUT(FLOATS, s->cols),
+       WORK(partials(s->tokens, s->cols)))
+
+static void bias(const struct case_shape *s, const struct pen_ops *ops,
+                 struct pen_stream *stream, void *const *at)
+{
+  ops->bias(stream, s->tokens, s->cols, at[0], s->cols, at[1]);
+  ops->bias_backward(stream, s->tokens, s->cols, at[2], s->cols, at[3], at[4]);
+}
+
+ARRAYS(add, IN(ELEMS, flat(s), -1, 1), INOUT(ELEMS, flat(s)), OUT(ELEMS, flat(s)),
+       IN(FLOATS, flat(s), -1, 1), OUT(ELEMS, flat(s)), OUT(FLOATS, s->cols))
+
+static void add(const struct case_shape *s, const struct pen_ops *ops,
+                struct pen_stream *stream, void *const *at)
+{
+  ops->add(stream, s->tokens * s->cols, at[0], at[1], at[2]);
+  ops->add_f32(stream, s->tokens * s->cols, at[3], at[1]);
+  ops->from_f32(stream, s->tokens * s->cols, at[3], at[4]);
+  ops->zero_f32(stream, s->cols, at[5]);
+}
+
+ARRAYS(xent, IN(TARGETS, s->tokens, -20, (float)s->cols),
+       OUT(FLOATS, PEN_XENT_ROWS * s->tokens), IN(FLOATS, flat(s), -5, 5),
+       OUT(DOUBLES, 1), OUT(ELEMS, flat(s)))
+
+static void xent(const struct case_shape *s, const struct pen_ops *ops,
+                 struct pen_stream *stream, void *const *at)
+{
+  struct pen_logits shape = {.rows = s->tokens, .cols = s->cols, .ld = s->cols,
+                             .tokens = s->tokens, .targets = at[0]};
+  ops->xent_begin(stream, s->tokens, at[1]);
+  ops->xent_add(stream, &shape, at[2], at[1]);
+  ops->xent_loss(stream, s->tokens, at[0], at[1], at[3]);
+  ops->xent_backward(stream, &shape, at[2], at[1], at[4]);
+}
+
+ARRAYS(gradient_finish, IN(FLOATS, flat(s), -1, 1), IN(FLOATS, flat(s), -1, 1),
+       OUT(ELEMS, flat(s)), OUT(DOUBLES, (flat(s) + 4095) / 4096),
+       OUT(COUNTS, 1))
+
+static void gradient_finish(const struct case_shape *s, const struct pen_ops *ops,
+                            struct pen_stream *stream, void *const *at)
+{
+  ops->gradient_finish(stream, s->tokens * s->cols, 4096, at[0], at[1], at[2], at[3],
+                       at[4]);
+}
+
+
+static double gemm_flops(const struct case_shape *s)
+{
+  return 4.0 * (double)flat(s) * (double)s->dim;
+}
+
+/* Of one document: the half of the square below the diagonal. */
+static double attention_flops(const struct case_shape *s)
+{
+  return 2.0 * (double)wide(s) * (double)s->tokens;
+}
+
+static double attention_backward_flops(const struct case_shape *s)
+{
+  return 3.5 * attention_flops(s); /* and forward first */
+}
+
+/* Shares: sums of some thousand products in another order, whose errors of 2^-24
+ * grow as their values do, with the root of their number; functions a few units
+ * apart; in bf16 a neighbour, 2^-8, and for attention the probabilities' own
+ * rounding on top. */
+#define CASE(name, f32, bf16, flops) {#name, name##_arrays, name, f32, bf16, flops}
+
+const struct op_case op_cases[] = {
+    CASE(gemm, 3e-5, 8e-3, gemm_flops),
+    CASE(rmsnorm, 3e-5, 8e-3, NULL),
+    CASE(rmsnorm_backward, 3e-5, 8e-3, NULL),
+    CASE(layernorm, 3e-5, 8e-3, NULL),
+    CASE(layernorm_backward, 3e-5, 8e-3, NULL),
+    CASE(rope, 0, 0, NULL),
+    CASE(attention, 3e-5, 2e-2, attention_flops),
+    CASE(attention_backward, 1e-4, 3e-2, attention_backward_flops),
+    CASE(glu, 3e-6, 8e-3, NULL),
+    CASE(glu_backward, 3e-6, 8e-3, NULL),
+    CASE(softcap, 3e-6, 8e-3, NULL),
+    CASE(embed, 0, 0, NULL),
+    CASE(bias, 3e-5, 8e-3, NULL),
+    CASE(add, 0, 0, NULL),
+    CASE(xent, 3e-5, 8e-3, NULL),
+    CASE(gradient_finish, 0, 0, NULL),
+    {NULL, NULL, NULL, 0, 0, NULL},
+};
