@@ -68,8 +68,7 @@ static int set_gpu(const char *name, struct pen_machine *m)
   char pcie[16];
   const struct pen_gpu *gpu = pen_gpu_find(name);
   if (strcmp(name, "none") == 0) {
-    m->device[0] = '\0';
-    m->device_fp32 = m->device_bf16 = m->device_memory = m->device_bytes = 0;
+    pen_machine_without_device(m);
     return 0;
   }
   if (!gpu)

@@ -56,6 +56,14 @@ static inline bool pen_machine_has_device(const struct pen_machine *machine)
 uint64_t pen_machine_free_ram(const struct pen_machine *machine);
 uint64_t pen_machine_free_device(const struct pen_machine *machine);
 
+/* Its cores compute. */
+static inline void pen_machine_without_device(struct pen_machine *machine)
+{
+  machine->device_bf16 = machine->device_fp32 = 0;
+  machine->device_memory = machine->device_bytes = 0;
+  machine->device[0] = '\0';
+}
+
 /* Reads a profile.  -PEN_EFORMAT names the key: unknown ones, negative or
  * non-finite rates, no cores, more drives than fit, another version.  Keys left
  * out are not known. */

@@ -54,6 +54,11 @@ int pen_bench_gemm(const struct pen_bench_options *options,
 int pen_bench_adam(const struct pen_bench_options *options,
                    struct pen_bench_table *table, struct pen_machine *machine);
 
+/* CUDA device `number`: its link, memory and products; -PEN_EUNSUPPORTED, saying
+ * why, where there is none.  The profile's link is its own from then on. */
+int pen_bench_device(const struct pen_bench_options *options, uint64_t number,
+                     struct pen_bench_table *table, struct pen_machine *machine);
+
 /* The drive of one directory, by direct I/O on one file of its own of at most
  * options->bytes, removed at the end.  Takes or replaces the profile's drive of
  * that path.  -PEN_EUNSUPPORTED where what would be measured is no drive: no

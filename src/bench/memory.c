@@ -107,9 +107,10 @@ static void measure(const struct pen_bench_options *o, struct pen_pool *pool,
   m->dram_update =
       pen_bench_add(table, "bytes/s", 6 * bytes, updated, o->n_runs, 0,
                     "memory in place, 3 arrays, %zu threads", o->threads);
-  m->upload = pen_bench_add(table, "bytes/s", bytes, copied, o->n_runs, 0,
-                            "copy to the CPU as a device, 1 thread");
-  m->download = m->upload; /* the same memory both ways */
+  double copy = pen_bench_add(table, "bytes/s", bytes, copied, o->n_runs, 0,
+                              "copy to the CPU as a device, 1 thread");
+  if (!pen_machine_has_device(m)) /* whose link is another */
+    m->upload = m->download = copy; /* the same memory both ways */
 }
 
 int pen_bench_memory(const struct pen_bench_options *options,

@@ -76,8 +76,8 @@ WORDS(gguf_words) = {
   { "F32", 0 }, { "F16", 0 }, { "BF16", 0 }, { "Q8_0", 0 }, { 0 },
 };
 WORDS(bench_words) = {
-  { "memory", 0 }, { "gemm", 0 }, { "adam", 0 }, { "nvme", 0 }, { "tiers", 0 },
-  { "all", 0 },
+  { "memory", 0 }, { "gemm", 0 }, { "adam", 0 }, { "device", 0 }, { "nvme", 0 },
+  { "tiers", 0 }, { "all", 0 },
   { 0 },
 };
 WORDS(isa_words) = {
@@ -165,7 +165,7 @@ static const struct pen_option table[] = {
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
   { "bench", NULL, 0, STRING(bench), NULL, bench_words, 0, 0,
-    B, B, DATA, "WHAT", "memory, gemm, adam, nvme (with --nvme-path), all of these, or tiers" },
+    B, B, DATA, "WHAT", "memory, gemm, adam, device, nvme (with --nvme-path), all of these, or tiers" },
   { "bench-size", NULL, 0, SIZE(bench_size), "1GiB", NULL, 1048576, 0,
     B, 0, DATA, NULL, "bytes of RAM, and of a file on each drive, to measure on" },
   { "repeats", NULL, 'r', U64(repeats), "5", NULL, 1, 64,
@@ -291,7 +291,7 @@ static const struct pen_option table[] = {
   { "device-memory", NULL, 0, SIZE(device_memory), "auto", auto_words, 1, 0,
     T | P, 0, PLACEMENT, NULL, "most bytes used on the device" },
   { "device", NULL, 0, U64(device), "0", NULL, 0, 1023,
-    T | E, 0, PLACEMENT, "N", "which GPU" },
+    T | E | B, 0, PLACEMENT, "N", "which GPU" },
   { "host-memory", NULL, 0, SIZE(host_memory), "auto", auto_words, 1, 0,
     COMPUTES | D, 0, PLACEMENT, NULL, "most bytes of RAM used" },
   { "nvme-path", "offload-dir,offload-folder", 0, LIST(nvme_path), NULL, NULL, 0, 0,

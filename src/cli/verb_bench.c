@@ -71,6 +71,19 @@ static int run_drives(const struct pen_config *config,
   return rc;
 }
 
+/* optional: as a part of "all", where having no device is no failure. */
+static int run_device(const struct pen_config *config,
+                      const struct pen_bench_options *o, bool optional,
+                      struct pen_bench_table *table, struct pen_machine *m)
+{
+  int rc = pen_bench_device(o, config->device, table, m);
+  if (rc != -PEN_EUNSUPPORTED || !optional)
+    return rc;
+  pen_log_info("no device was measured: %s", pen_error_text());
+  pen_error_clear();
+  return 0;
+}
+
 static int run(const struct pen_config *config,
                const struct pen_bench_options *o, struct pen_bench_table *table,
                struct pen_machine *m)
@@ -84,6 +97,8 @@ static int run(const struct pen_config *config,
     rc = pen_bench_gemm(o, table, m);
   if (rc == 0 && (all || strcmp(what, "adam") == 0))
     rc = pen_bench_adam(o, table, m);
+  if (rc == 0 && (all || strcmp(what, "device") == 0))
+    rc = run_device(config, o, all, table, m);
   if (rc == 0 && (all || strcmp(what, "nvme") == 0))
     rc = run_drives(config, o, table, m);
   return rc;

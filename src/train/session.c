@@ -283,6 +283,8 @@ static int search(struct pen_session *s, const struct pen_session_shape *shape,
   const struct pen_fit_wish *asked = &s->machine.wish;
   struct pen_machine machine = *s->machine.profile;
   int rc = pen_drives_choose(&s->machine, &machine);
+  if (asked->unified) /* the cores compute, whatever device there is */
+    pen_machine_without_device(&machine);
   struct pen_search_problem problem = {
       .workload = pen_model_workload(s->model),
       .simulate = pen_session_simulate_options(s, &machine),
@@ -327,7 +329,8 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
                  PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
   struct place at = {s, host};
   int rc = 0;
-  if (s->machine.profile && !shape->inference && !s->backend)
+  if (s->machine.profile && !shape->inference &&
+      (!s->backend || pen_machine_has_device(s->machine.profile)))
     rc = search(s, shape, &at, &wish);
   if (rc == 0 || rc == -PEN_ENOFIT)
     rc = fit(&at, &wish, true, &s->layout, &s->plan);
