@@ -1,9 +1,9 @@
-/* check_device [--seed N] [--rounds N] [--large] [--time] [--only NAME]
+/* check_device [--seed N] [--rounds N] [--large] [--time TOKENS] [--only NAME]
  *
  * Every row of the loaded plugin's tables of operations, against the host's:
  * random inputs, outputs NaN before, guards between the arrays, and the same bits
  * a second time.  --large: shapes of real models; --rounds: random ones; --time:
- * how fast each is on arrays as a 1 B model has them.  Prints TAP.  Needs neither
+ * how fast each is on arrays as a 1 B model has them for so many tokens.  Prints TAP.  Needs neither
  * cmocka nor a device: on the fake runtime in tests, on a device by
  * tools/gpu-check. */
 #include <math.h>
@@ -34,7 +34,8 @@ static const struct case_shape small_shapes[] = {
 static const struct case_shape large_shapes[] = {
     {1024, 16, 4, 64, 4096}, {777, 12, 2, 80, 1031}, {2048, 8, 2, 128, 5632},
     {513, 4, 1, 96, 2500},   {600, 2, 1, 256, 999}};
-static const struct case_shape timed_shape = {8192, 32, 8, 64, 8192};
+/* Of a 1 B model, but for the tokens. */
+static const struct case_shape timed_shape = {0, 32, 8, 64, 5632};
 
 /* One array's place in the image of all of a case's arrays. */
 struct trial {
@@ -283,7 +284,8 @@ static struct case_shape random_shape(uint64_t round)
 
 struct options {
   uint64_t rounds;
-  bool large, timed;
+  bool large;
+  size_t timed_tokens; /* 0: nothing is timed */
   const char *only;
 };
 
@@ -313,11 +315,13 @@ static int by_value(const void *a, const void *b)
 }
 
 /* A line for people and tools/gpu-check, which reads it as JSON. */
-static bool time_case(const struct op_case *c, enum pen_elem elem)
+static bool time_case(const struct op_case *c, enum pen_elem elem,
+                      size_t tokens)
 {
   struct trial t = {.c = c, .shape = timed_shape, .elem = elem};
   double seconds[TIMES], bytes = 0;
   uint64_t ns = 0;
+  t.shape.tokens = tokens;
   int rc = begin(&t);
   if (rc == 0)
     rc = run_on_device(&t, t.got); /* warm; the inputs lie there from now on */
@@ -338,7 +342,7 @@ static bool time_case(const struct op_case *c, enum pen_elem elem)
   printf("# {\"time\": \"%s\", \"dtype\": \"%s\", \"seconds\": %.9f, "
          "\"gbytes_per_s\": %.1f, \"tflops\": %.2f}\n",
          c->name, pen_elem_name(elem), s, bytes / s * 1e-9,
-         c->flops ? c->flops(&timed_shape) / s * 1e-12 : 0);
+         c->flops ? c->flops(&t.shape) / s * 1e-12 : 0);
   return true;
 }
 
@@ -366,8 +370,8 @@ static bool check_all(const struct options *o)
       if (o->only && strcmp(o->only, c->name) != 0)
         continue;
       bool well = try_case(c, elem, o, &shapes, &worst);
-      if (o->timed)
-        well &= time_case(c, elem);
+      if (o->timed_tokens)
+        well &= time_case(c, elem, o->timed_tokens);
       printf("%sok %zu - %s in %s: %zu shapes, differences up to %.2f of what "
              "is allowed\n",
              well ? "" : "not ", ++number, c->name, pen_elem_name(elem), shapes,
@@ -387,8 +391,8 @@ static int read_options(int argc, char **argv, struct options *o)
     const char *next = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(argv[i], "--large") == 0)
       o->large = true;
-    else if (strcmp(argv[i], "--time") == 0)
-      o->timed = true;
+    else if (next && strcmp(argv[i], "--time") == 0)
+      o->timed_tokens = strtoull(argv[++i], NULL, 10);
     else if (next && strcmp(argv[i], "--seed") == 0)
       seed = strtoull(argv[++i], NULL, 10);
     else if (next && strcmp(argv[i], "--rounds") == 0)

@@ -1,0 +1,70 @@
+"""Stage kernels: every operation on the device against the host's, and how fast each is."""
+import json
+import os
+import re
+import shutil
+import time
+
+from .common import Absent, Failed, Item
+
+FAKE_ONLY = ("--only", "rope")  # a rehearsal is not the test of the kernels
+
+
+def judge(output):
+    """{operation: share of what is allowed}, or what failed."""
+    found, bad = {}, []
+    for line in output.splitlines():
+        if match := re.match(r"(not )?ok \d+ - (.*)", line):
+            name, _, rest = match.group(2).partition(":")
+            if match.group(1):
+                bad.append(name)
+            if share := re.search(r"up to ([\d.]+) of", rest):
+                found[name] = float(share.group(1))
+    if bad or not found:
+        raise Failed(f"{len(bad)} operations are wrong: {', '.join(bad)}" if bad else "no operation was compared")
+    return found
+
+
+def compare(*words):
+    def do(check):
+        seed = int(time.time())
+        arguments = ["--seed", seed, *words, *(FAKE_ONLY if check.fake else ())]
+        done = check.run([check.check_device, *arguments], 400, ok=(0, 1))
+        return {"seed": seed, "share_of_allowed": judge(done.output), "seconds": round(done.seconds, 1)}
+    return do
+
+
+def sanitize(tool):
+    def do(check):
+        program = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+        if not program:
+            raise Absent("there is no compute-sanitizer here")
+        done = check.run([program, "--tool", tool, "--error-exitcode", "9", check.check_device,
+                          *(FAKE_ONLY if check.fake else ())], 300, ok=(0, 1, 9, 255))
+        errors = re.findall(r"ERROR SUMMARY: (\d+) error", done.output) or \
+            re.findall(r"RACECHECK SUMMARY: (\d+) hazard", done.output)
+        if "not supported" in done.output and "ok 2" not in done.output:
+            raise Absent("compute-sanitizer does not work here: " + done.output.strip().splitlines()[-1][:200])
+        if done.status != 0 or any(int(n) for n in errors):
+            first = [line for line in done.output.splitlines() if line.startswith("=========")][1:6]
+            raise Failed(f"{tool}: status {done.status}, " + " | ".join(first)[:600])
+        judge(done.output)
+        return {"errors": errors}
+    return do
+
+
+def times(check):
+    words = ("64", *FAKE_ONLY) if check.fake else ("8192",)
+    done = check.run([check.check_device, "--time", *words], 300, ok=(0, 1))
+    rows = [json.loads(line[2:]) for line in done.output.splitlines() if line.startswith('# {"time"')]
+    if not rows:
+        raise Failed("nothing was timed")
+    return {"rows": rows}
+
+
+ITEMS = [Item("small", 60, "small, odd and random shapes", compare("--rounds", "10")),
+         Item("large", 150, "shapes of real models", compare("--large")),
+         Item("memcheck", 120, "small shapes under compute-sanitizer's memcheck", sanitize("memcheck")),
+         Item("racecheck", 120, "the same under racecheck", sanitize("racecheck")),
+         Item("synccheck", 120, "the same under synccheck", sanitize("synccheck")),
+         Item("times", 60, "seconds of each operation as a 1 B model has it", times)]

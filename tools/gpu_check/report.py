@@ -1,0 +1,111 @@
+"""report.md: what the stages found, for people."""
+from .common import STAGE_NAMES
+
+GOAL_RESIDENT, GOAL_TAX, GOAL_SIMULATOR = 0.60, 0.10, 0.10
+
+
+def number(value, digits=3):
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def percent(value):
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def gib(value):
+    return f"{value / (1 << 30):.1f}" if value else ""
+
+
+def table(head, rows):
+    if not rows:
+        return []
+    return ["", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head),
+            *("| " + " | ".join(map(str, row)) + " |" for row in rows)]
+
+
+def states(check):
+    rows = []
+    for stage in STAGE_NAMES:
+        for name, result in check.results(stage).items():
+            rows.append((stage, name, result["state"], result.get("took_seconds", ""), result.get("why", "")))
+    return table(("stage", "item", "state", "s", "why"), rows)
+
+
+def kernels(check):
+    found = check.results("kernels")
+    lines = []
+    for item in ("small", "large"):
+        shares = found.get(item, {}).get("share_of_allowed", {})
+        if shares:
+            worst = max(shares, key=shares.get)
+            lines += ["", f"{item} shapes, seed {found[item]['seed']}: {len(shares)} operations; the widest is {worst} with "
+                      f"{shares[worst]:.2f} of what is allowed."]
+    rows = [(row["time"], row["dtype"], f"{1e3 * row['seconds']:.3f}", row["gbytes_per_s"], row["tflops"] or "")
+            for row in found.get("times", {}).get("rows", [])]
+    return lines + table(("operation", "dtype", "ms", "GB/s", "TFLOP/s"), rows)
+
+
+def ceilings(check):
+    rows = [(row["name"], number(row["median"], 4), row["unit"], number(row["least"], 4), number(row["most"], 4))
+            for row in check.results("step").get("ceilings", {}).get("rows", [])]
+    return table(("ceiling", "median", "", "least", "most"), rows)
+
+
+def tax(found, name, result):
+    """How much longer than with everything, or with as much as fits, on the device."""
+    model, size = name.partition("-")[0], name.rpartition("-")[2]
+    for near in ("resident", "state-in-ram"):
+        if name == f"{model}-{near}-{size}":
+            break
+        if base := found.get(f"{model}-{near}-{size}", {}).get("seconds"):
+            return f"{percent(result['seconds'] / base - 1)} of {near}"
+    return ""
+
+
+def steps(check):
+    found = check.results("step")
+    rows = []
+    for name, r in found.items():
+        if "tokens_per_s" not in r:
+            continue
+        plan, exposed = r.get("simulated") or {}, r.get("exposed_seconds") or {}
+        rows.append((name, number(r["seconds"], 4), number(r["tokens_per_s"], 4), percent(r["mfu_of_data_sheet"]),
+                     percent(r["mfu_of_measured_products"]), r["bound_told"],
+                     f"{percent(plan['bound_seconds'] / r['seconds'])} ({plan['bound']})" if plan else "",
+                     number(r["seconds"] / plan["seconds"], 3) if plan else "", tax(found, name, r),
+                     number(r["hiding_tokens"], 2) if r["hiding_tokens"] else "", number(exposed.get("update"), 2),
+                     f"{gib(r['device_bytes'])} / {gib(r['planned_bytes'].get('device'))}",
+                     f"{gib(r['host_bytes'])} / {gib(r['planned_bytes'].get('host'))}"))
+    notes = ["", "MFU is 6NT over the time, N without the embedding's table and with the head, by the data sheet's and by the "
+             "measured bf16 products. T*: tokens from which on the ceilings let everything hide. Exposed: seconds a step in which "
+             "the update lane worked and compute did not. Bytes in GiB, peak over planned.",
+             f"Goals: resident MFU at least {percent(GOAL_RESIDENT)}, tax at most {percent(GOAL_TAX)} from 1.2 T* tokens on, "
+             f"measured within {percent(GOAL_SIMULATOR)} of simulated."] if rows else []
+    return table(("run", "s/step", "tokens/s", "MFU", "of products", "lane", "bound's share", "measured/simulated", "tax", "T*",
+                  "exposed s", "device", "host"), rows) + notes
+
+
+def peers(check):
+    rows = []
+    for name, result in check.results("peer").items():
+        for row in result.get("rows", []):
+            ours = check.results("step").get(f"{name.partition('-')[0]}-resident-{row['size']}", {})
+            ratio = ours["tokens_per_s"] / row["tokens_per_s"] if "tokens_per_s" in ours and "tokens_per_s" in row else None
+            rows.append((name, row["size"], number(row.get("median_seconds"), 4), number(row.get("tokens_per_s"), 4),
+                         percent(row.get("mfu_of_data_sheet")), "yes" if row.get("recompute") else "",
+                         gib(row.get("device_bytes")), number(ratio, 3), row.get("failed", "")))
+    return table(("PyTorch", "tokens", "s/step", "tokens/s", "MFU", "recompute", "device GiB", "ours resident is times as fast", ""),
+                 rows)
+
+
+def text(check):
+    device = check.results("build").get("device", {}).get("device", "no device was opened")
+    lines = ["# gpu-check", "", device + (" (a rehearsal: nothing here is a measurement)" if check.fake else "")]
+    for part in (states, kernels, ceilings, steps, peers):
+        lines += part(check)
+    return "\n".join(lines) + "\n"
+
+
+def write(check):
+    with open(check.path("report.md"), "w", encoding="utf-8") as f:
+        f.write(text(check))
