@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 from . import shapes
-from .common import Absent, Failed, Item
+from .common import ROOT, Absent, Failed, Item
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_torch.py")
+PROGRAM = os.path.join(ROOT, "bench", "peers", "peer_device.py")
 RUNS = [("1.5b", "resident", False), ("1.5b", "resident", True), ("1.5b", "cpu-optimizer", False),
         ("7b", "bf16-state", False), ("7b", "cpu-optimizer", False)]
 SECONDS = {"1.5b": 90, "7b": 150}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch on the same steps: random weights of a config, forward, backward, AdamW.
 
-    peer_torch.py --config FILE --how resident|bf16-state|cpu-optimizer --length N
+    peer_device.py --config FILE --how resident|bf16-state|cpu-optimizer --length N
                   --steps BATCHxMICROS... [--compile] [--device cuda|cpu] [--timed N]
 
 resident: weights and gradients bf16, fp32 masters and moments beside them on the device.

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""tools/gpu-check from end to end on the fake device: what would waste a real one's first minutes.
+
+    test_gpu_check.py BUILD
+
+What makes it red: a stage that breaks off, a figure that cannot be read, an item done twice, a
+wrong result that passes.
+"""
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BUILD = os.path.abspath(sys.argv[1])
+SANITIZER = """#!/bin/sh
+# stands for compute-sanitizer: runs what comes behind its options, and finds what STUB_ERRORS says
+while [ "${1#--}" != "$1" ]; do shift 2; done
+"$@" || exit
+echo "========= ERROR SUMMARY: ${STUB_ERRORS:-0} errors"
+[ "${STUB_ERRORS:-0}" = 0 ] || exit 9
+"""
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def gpu_check(folder, *words, status=0, **env):
+    stubs = os.path.join(folder, "bin")
+    if not os.path.exists(stubs):
+        os.makedirs(stubs)
+        path = os.path.join(stubs, "compute-sanitizer")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(SANITIZER)
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+    done = subprocess.run([os.path.join(ROOT, "tools", "gpu-check"), "--fake", BUILD, "--out", folder + "/out",
+                           "--work", folder + "/work", *words], capture_output=True, text=True, timeout=200, check=False,
+                          env={**os.environ, "PATH": stubs + ":" + os.environ["PATH"], **env})
+    assert done.returncode == status, f"{words}: status {done.returncode}, not {status}\n{done.stderr[-3000:]}"
+    return done
+
+
+def results(folder, stage):
+    with open(f"{folder}/out/{stage}.json", encoding="utf-8") as f:
+        return json.load(f)
+
+
+@test
+def all_stages_end_well(folder):
+    gpu_check(folder, "build", "kernels", "step", "--only", "machine", "--only", "compile", "--only", "device",
+              "--only", "small", "--only", "memcheck", "--only", "times", "--only", "ceilings", "--only", "model-1.5b",
+              "--only", "1.5b-resident-4k", "--only", "1.5b-ram-16k", "--only", "1.5b-disk-4k")
+    for stage in ("build", "kernels", "step"):
+        for name, result in results(folder, stage).items():
+            assert result["state"] == "ok", f"{stage} {name}: {result}"
+    traced = results(folder, "step")["1.5b-ram-16k"]
+    assert traced["exposed_seconds"].get("update", 0) >= 0 and traced["simulated"]["seconds"] > 0, traced
+    assert traced["planned_bytes"]["device"] > 0 and 0 < traced["host_bytes"] < 1 << 30, traced
+    with open(f"{folder}/out/report.md", encoding="utf-8") as f:
+        told = f.read()
+    for words in ("Fake GPU", "rehearsal", "| rope | bf16 |", "| 1.5b-ram-16k |", "copies both ways at once"):
+        assert words in told, words
+
+
+@test
+def promises_and_what_breaks_them(folder):
+    gpu_check(folder, "promises", "--only", "bf16-bits", "--only", "fp32-near", "--only", "resume")
+    kept = gpu_check(folder, "promises", "--only", "resume")
+    assert "promises resume: kept" in kept.stderr, kept.stderr
+    # compute does not wait for uploads: another result, or a crash of NaN
+    gpu_check(folder, "promises", "--only", "bf16-bits", "--again", status=1, PEN_FAKE_DROP_WAIT="01", PEN_FAKE_JITTER="1")
+    assert results(folder, "promises")["bf16-bits"]["state"] == "failed"
+
+
+@test
+def findings_are_failures_and_done_again(folder):
+    gpu_check(folder, "kernels", "--only", "memcheck", status=1, STUB_ERRORS="3")
+    assert "memcheck: status 9" in results(folder, "kernels")["memcheck"]["why"]
+    gpu_check(folder, "kernels", "--only", "memcheck")
+    gpu_check(folder, "step", "--only", "1.5b-ram-4k", status=1)
+    assert "ceilings comes first" in results(folder, "step")["1.5b-ram-4k"]["why"]
+
+
+@test
+def wrong_usage_is_told(folder):
+    assert "there is no stage fly" in gpu_check(folder, "fly", status=2).stderr
+    assert "there is no item x" in gpu_check(folder, "build", "--only", "x", status=2).stderr
+    assert "about" in gpu_check(folder, "--list").stdout
+
+
+def main():
+    print(f"1..{len(TESTS)}")
+    good = True
+    for number, function in enumerate(TESTS, 1):
+        folder = tempfile.mkdtemp(prefix="pen-gpu-check-")
+        try:
+            function(folder)
+            print(f"ok {number} - {function.__name__}", flush=True)
+        except (AssertionError, OSError, KeyError, subprocess.TimeoutExpired) as failure:
+            good = False
+            print(f"not ok {number} - {function.__name__}")
+            print("# " + f"{type(failure).__name__}: {failure}".replace("\n", "\n# "), flush=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(not good)
+
+
+main()
