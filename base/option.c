@@ -62,13 +62,17 @@ static bool has_alias(const struct pen_option *option, const char *name)
 const struct pen_option *pen_option_find(const struct pen_options *options,
                                          const char *name)
 {
+  const struct pen_option *found = NULL;
   for (size_t i = 0; i < options->n_options; i++) {
     const struct pen_option *option = &options->table[i];
-    if (same_name(option->name, strlen(option->name), name) ||
-        has_alias(option, name))
+    bool named = same_name(option->name, strlen(option->name), name) ||
+                 has_alias(option, name);
+    if (named && option->verbs & options->verb)
       return option;
+    if (named && !found)
+      found = option;
   }
-  return NULL;
+  return found;
 }
 
 enum pen_option_source pen_option_source(const struct pen_options *options,
@@ -85,6 +89,8 @@ static void describe_allowed(const struct pen_option *option, char *ret_text,
 {
   static const char *const kinds[] = {
     [PEN_OPTION_STRING] = "text", [PEN_OPTION_LIST] = "a list with commas",
+    [PEN_OPTION_COUNTS] = "whole numbers and ranges such as 1,2,4 or 1-8*2",
+    [PEN_OPTION_SIZES] = "sizes and ranges such as 1MiB,4MiB or 64KiB-4MiB*2",
     [PEN_OPTION_U64] = "a whole number", [PEN_OPTION_DOUBLE] = "a number",
     [PEN_OPTION_SIZE] = "a size such as 24GiB or 800GB",
     [PEN_OPTION_RATE] = "bytes a second such as 7GB/s",
@@ -201,6 +207,48 @@ static int store_list(struct pen_option_list *list, char *const *items,
   return 0;
 }
 
+static bool is_list(const struct pen_option *option)
+{
+  return option->type == PEN_OPTION_LIST || option->type == PEN_OPTION_COUNTS ||
+         option->type == PEN_OPTION_SIZES;
+}
+
+/* Numbers and ranges as plain numbers, each within the option's limits. */
+static int store_numbers(const struct pen_option *option, const char *written,
+                         char *const *items, size_t n_items,
+                         struct pen_option_list *list)
+{
+  uint64_t numbers[PEN_OPTION_NUMBERS_MAX];
+  char texts[PEN_OPTION_NUMBERS_MAX][24];
+  char *each[PEN_OPTION_NUMBERS_MAX];
+  size_t n = 0;
+  if (n_items == 1 && find_word(option, items[0]))
+    return store_list(list, each, 0);
+  for (size_t i = 0; i < n_items; i++) {
+    size_t from = n;
+    bool good = pen_option_range(items[i], option->type == PEN_OPTION_SIZES,
+                                 numbers, &n);
+    for (size_t k = from; k < n; k++)
+      good = good && in_range(option, (double)numbers[k]);
+    if (!good)
+      return refuse(option, written, items[i]);
+  }
+  for (size_t i = 0; i < n; i++) {
+    snprintf(texts[i], sizeof texts[i], "%" PRIu64, numbers[i]);
+    each[i] = texts[i];
+  }
+  return store_list(list, each, n);
+}
+
+static int store_items(const struct pen_option *option, const char *written,
+                       char *const *items, size_t n_items,
+                       struct pen_option_list *list)
+{
+  return option->type == PEN_OPTION_LIST
+             ? store_list(list, items, n_items)
+             : store_numbers(option, written, items, n_items, list);
+}
+
 /* "a,b,c"; an empty item is refused, since it is a slip. */
 static int set_split_list(const struct pen_option *option, const char *written,
                           const char *text, struct pen_option_list *list)
@@ -223,7 +271,7 @@ static int set_split_list(const struct pen_option *option, const char *written,
     }
     items[n_items++] = p;
   }
-  r = store_list(list, items, n_items);
+  r = store_items(option, written, items, n_items, list);
 out:
   free(items);
   free(copy);
@@ -281,6 +329,8 @@ static int set_value(const struct pen_option *option, const char *written,
       return refuse(option, written, text);
     return set_string(value, text);
   case PEN_OPTION_LIST:
+  case PEN_OPTION_COUNTS:
+  case PEN_OPTION_SIZES:
     return set_split_list(option, written, text, value);
   case PEN_OPTION_BOOL:
     return parse_bool(text, value) ? 0 : refuse(option, written, text);
@@ -331,10 +381,11 @@ int pen_option_set_list(struct pen_options *options,
                         size_t n_items, enum pen_option_source source)
 {
   size_t i = index_of(options, option);
-  assert(option->type == PEN_OPTION_LIST);
+  assert(is_list(option));
   if (options->sources[i] > source)
     return 0;
-  int r = store_list(value_of(options, option), items, n_items);
+  int r = store_items(option, option->name, items, n_items,
+                      value_of(options, option));
   if (r == 0)
     options->sources[i] = (unsigned char)source;
   return r;
@@ -370,7 +421,7 @@ static int copy_owned(const struct pen_option *option, const void *from,
     *(char **)to = NULL;
     return text ? set_string(to, text) : 0;
   }
-  if (option->type == PEN_OPTION_LIST) {
+  if (is_list(option)) {
     const struct pen_option_list *list = from;
     *(struct pen_option_list *)to = (struct pen_option_list){ NULL, 0 };
     return store_list(to, list->items, list->n_items);
@@ -411,7 +462,7 @@ void pen_option_done(struct pen_options *options)
 {
   for (size_t i = 0; i < options->n_options; i++) {
     void *value = value_of(options, &options->table[i]);
-    if (options->table[i].type == PEN_OPTION_LIST) {
+    if (is_list(&options->table[i])) {
       clear_list(value);
     } else if (options->table[i].type == PEN_OPTION_STRING) {
       free(*(char **)value);

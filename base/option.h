@@ -12,6 +12,9 @@ enum pen_option_type {
   PEN_OPTION_STRING, /* char *, owned by the values; NULL: not given; with
                         words: one of them */
   PEN_OPTION_LIST,   /* struct pen_option_list, "a,b" on the command line */
+  PEN_OPTION_COUNTS, /* the same of whole numbers and ranges of them, kept as
+                        plain numbers; a word: the empty list */
+  PEN_OPTION_SIZES,  /* the same of bytes */
   PEN_OPTION_U64,    /* uint64_t */
   PEN_OPTION_DOUBLE, /* double */
   PEN_OPTION_SIZE,   /* uint64_t bytes, base/size.h */
@@ -25,6 +28,20 @@ struct pen_option_list {
   char **items; /* [n_items], owned by the values */
   size_t n_items;
 };
+
+/* Item i of a list of counts or sizes. */
+uint64_t pen_option_list_number(const struct pen_option_list *list, size_t i);
+
+/* Most numbers of one list, ranges counted by their members. */
+#define PEN_OPTION_NUMBERS_MAX 64
+
+/* One item of such a list: "8", "1-8" (each), "1-8+2" (every second), "1-8*2"
+ * (1, 2, 4, 8); members beyond the end are left out.  Adds to ret_numbers, of
+ * which *n_numbers are there; false for anything else, for empty and endless
+ * ranges, and where there is no room. */
+bool pen_option_range(const char *text, bool sizes,
+                      uint64_t ret_numbers[PEN_OPTION_NUMBERS_MAX],
+                      size_t *n_numbers);
 
 /* A word that stands for a value; for numbers beside the numbers ("auto"). */
 struct pen_option_word {
@@ -79,8 +96,8 @@ int pen_option_copy(struct pen_options *ret_copy,
                     const struct pen_options *options, void *values,
                     size_t n_value_bytes);
 
-/* The option of that name or alias; dashes and underscores are equal.  NULL:
- * none. */
+/* The option of that name or alias, the verb's own where several rows have it;
+ * dashes and underscores are equal.  NULL: none. */
 const struct pen_option *pen_option_find(const struct pen_options *options,
                                          const char *name);
 
@@ -111,8 +128,8 @@ enum pen_option_source pen_option_source(const struct pen_options *options,
                                          const char *name);
 
 /* Parses arguments: --name value, --name=value, --no-name, -x value, -xvalue,
- * "--" ends options.  A bare argument sets `positional` (canonical name; NULL:
- * bare arguments are errors), once.  -PEN_EUSAGE for unknown names (with the
+ * "--" ends options.  Bare arguments set `positional` (canonical names with
+ * commas, the first argument the first; NULL: there may be none), once each.  -PEN_EUSAGE for unknown names (with the
  * nearest right one), names of other verbs, missing or wrong values. */
 int pen_option_parse(struct pen_options *options, int argc, char *const *argv,
                      const char *positional);

@@ -173,17 +173,23 @@ static int parse_letter(struct pen_options *options, int argc,
   return set_from_argv(options, option, option->name, value, argc, argv, i);
 }
 
+/* *positional: the names that none of the n_set arguments before has set. */
 static int set_positional(struct pen_options *options, const char *text,
-                          const char *positional, bool *seen)
+                          const char **positional, size_t *n_set)
 {
-  if (!positional)
-    return pen_error_set(-PEN_EUSAGE, "unexpected argument \"%.128s\"; "
-                         "options begin with --", text);
-  if (*seen)
-    return pen_error_set(-PEN_EUSAGE, "unexpected second argument \"%.128s\"; "
-                         "options begin with --", text);
-  *seen = true;
-  const struct pen_option *option = pen_option_find(options, positional);
+  static const char *const places[] = {"", "second ", "third "};
+  char name[LONGEST_NAME + 1];
+  if (!*positional)
+    return pen_error_set(-PEN_EUSAGE, "unexpected %sargument \"%.128s\"; "
+                         "options begin with --", places[*n_set], text);
+  ++*n_set;
+  assert(*n_set < sizeof places / sizeof *places);
+  size_t n = strcspn(*positional, ",");
+  assert(n <= LONGEST_NAME);
+  memcpy(name, *positional, n);
+  name[n] = '\0';
+  *positional = (*positional)[n] ? *positional + n + 1 : NULL;
+  const struct pen_option *option = pen_option_find(options, name);
   assert(option);
   return pen_option_set(options, option, option->name, text,
                         PEN_OPTION_COMMAND_LINE);
@@ -192,7 +198,8 @@ static int set_positional(struct pen_options *options, const char *text,
 int pen_option_parse(struct pen_options *options, int argc, char *const *argv,
                      const char *positional)
 {
-  bool only_bare = false, seen = false;
+  bool only_bare = false;
+  size_t n_set = 0;
   for (int i = 0; i < argc; i++) {
     int r;
     if (!only_bare && strcmp(argv[i], "--") == 0) {
@@ -200,7 +207,7 @@ int pen_option_parse(struct pen_options *options, int argc, char *const *argv,
       continue;
     }
     if (only_bare || argv[i][0] != '-' || argv[i][1] == '\0')
-      r = set_positional(options, argv[i], positional, &seen);
+      r = set_positional(options, argv[i], &positional, &n_set);
     else if (argv[i][1] == '-')
       r = parse_long(options, argc, argv, &i);
     else
@@ -245,7 +252,8 @@ int pen_option_set_key(struct pen_options *options, const char *key,
   if (options->sources[option - options->table] == PEN_OPTION_FILE)
     return pen_error_set(-PEN_EUSAGE, "key %s (%s) is given twice", key,
                          option->name);
-  if (is_list && option->type != PEN_OPTION_LIST)
+  if (is_list && option->type != PEN_OPTION_LIST &&
+      option->type != PEN_OPTION_COUNTS && option->type != PEN_OPTION_SIZES)
     return pen_error_set(-PEN_EUSAGE, "key %s takes one value, not a list",
                          key);
   if (!(option->verbs & options->verb))

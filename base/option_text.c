@@ -21,6 +21,7 @@ static const char *kind_of(const struct pen_option *option)
 {
   static const char *const kinds[] = {
     [PEN_OPTION_STRING] = "TEXT", [PEN_OPTION_LIST] = "A[,B]",
+    [PEN_OPTION_COUNTS] = "N[,N-N*2]", [PEN_OPTION_SIZES] = "SIZE[,SIZE-SIZE*2]",
     [PEN_OPTION_U64] = "N",       [PEN_OPTION_DOUBLE] = "X",
     [PEN_OPTION_SIZE] = "SIZE",   [PEN_OPTION_RATE] = "SIZE/s",
     [PEN_OPTION_BOOL] = "",       [PEN_OPTION_ENUM] = "",
@@ -170,6 +171,8 @@ static void dump_one(FILE *f, const struct pen_option *option,
     put_quoted(f, *(char *const *)value);
     break;
   case PEN_OPTION_LIST:
+  case PEN_OPTION_COUNTS:
+  case PEN_OPTION_SIZES:
     put_list(f, value);
     break;
   case PEN_OPTION_BOOL:

@@ -42,6 +42,8 @@ static void test_rows_are_sound(void **state)
     assert_true(a->verbs != 0);
     assert_true((a->required & ~a->verbs) == 0);
     assert_true(strlen(a->help) > 0 && strlen(a->help) < 80);
+    for (options.verb = 1; !(a->verbs & options.verb);)
+      options.verb <<= 1;
     assert_ptr_equal(pen_option_find(&options, a->name), a);
     char aliases[256];
     snprintf(aliases, sizeof aliases, "%s", a->aliases ? a->aliases : "");
@@ -52,6 +54,8 @@ static void test_rows_are_sound(void **state)
       const struct pen_option *b = &options.table[j];
       if (a->letter && a->letter == b->letter && a->verbs & b->verbs)
         fail_msg("-%c is --%s and --%s", a->letter, a->name, b->name);
+      if (strcmp(a->name, b->name) == 0 && a->verbs & b->verbs)
+        fail_msg("--%s is there twice", a->name);
       if (a->offset == b->offset)
         fail_msg("--%s and --%s share a field", a->name, b->name);
       /* a group stands together, else help shows its heading twice */

@@ -241,7 +241,7 @@ def rule_options(root, build):
         print("src/cli/verb_train.c is not there: options have no reader yet")
         sys.exit(77)
     table = read(root, "src/cli/options.c")
-    fields = re.findall(r"\b(?:STRING|LIST|U64|DOUBLE|SIZE|BOOL|ENUM)\((\w+)\),", table)
+    fields = re.findall(r"\b(?:STRING|LIST|COUNTS|SIZES|U64|DOUBLE|SIZE|BOOL|ENUM)\((\w+)\),", table)
     readers = "".join(read(root, n) for n in code_files(root)
                       if n.startswith("src/cli/") and n.endswith(".c")
                       and os.path.basename(n) not in ("options.c", "options_check.c"))

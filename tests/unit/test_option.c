@@ -8,7 +8,7 @@ enum { RUN = 1, LOOK = 2 };
 
 struct values {
   char *name, *kind, *out;
-  struct pen_option_list dirs;
+  struct pen_option_list dirs, speeds, pieces;
   uint64_t count, bytes, speed;
   double rate;
   bool resume, packing, help;
@@ -50,6 +50,10 @@ static const struct pen_option table[] = {
     RUN, 0, "numbers", NULL, "pack" },
   { "place", NULL, 0, PEN_OPTION_ENUM, AT(place), "auto", places, 0, 0,
     RUN, 0, "numbers", NULL, "a place" },
+  { "speed", "fastness", 0, PEN_OPTION_COUNTS, AT(speeds), "2-6+2", auto_words,
+    1, 99, LOOK, 0, "numbers", NULL, "several of what is one elsewhere" },
+  { "pieces", NULL, 0, PEN_OPTION_SIZES, AT(pieces), NULL, NULL, 1, 0, LOOK, 0,
+    "numbers", NULL, "sizes" },
 };
 
 #define N_OPTIONS (sizeof table / sizeof table[0])
@@ -278,6 +282,63 @@ static void test_rates(void **state)
   test_fails(parse("--memory-bytes 7GB/s"), PEN_EUSAGE, "a size such as");
 }
 
+static void hold_numbers(const struct pen_option_list *list, size_t n,
+                         const uint64_t *want)
+{
+  assert_int_equal(list->n_items, n);
+  for (size_t i = 0; i < n; i++)
+    assert_int_equal(pen_option_list_number(list, i), want[i]);
+}
+#define HOLD(list, ...)                                                       \
+  hold_numbers(&(list),                                                       \
+               sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t),          \
+               (uint64_t[]){__VA_ARGS__})
+
+static void test_numbers(void **state)
+{
+  test_ok(parse_as(LOOK, "look", "", NULL));
+  HOLD(values.speeds, 2, 4, 6);
+  test_ok(parse_as(LOOK, "look", "--speed 1,7-9,1-9*3,10-13+2 --pieces "
+                   "64KiB-1MiB*4,3,1KiB-3KiB+1KiB", NULL));
+  HOLD(values.speeds, 1, 7, 8, 9, 1, 3, 9, 10, 12);
+  HOLD(values.pieces, 65536, 262144, 1048576, 3, 1024, 2048, 3072);
+  test_ok(parse_as(LOOK, "look", "--fastness 5", NULL));
+  HOLD(values.speeds, 5);
+  test_ok(parse_as(LOOK, "look", "--speed auto", NULL));
+  assert_int_equal(values.speeds.n_items, 0);
+  static const char *const wrong[] = {
+    "1,,2", "0", "100", "1-100", "8-1", "1-8*1", "1-8*0", "1-8+0", "1-8/2", "-8",
+    "1-", "1-8*", "1-8+x", "x", "1KiB", "1-8*2+1", "1,auto", "1-70",
+    "99999999999999999999", "1-99999999999999999999" };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char line[64];
+    snprintf(line, sizeof line, "--speed=%s", wrong[i]);
+    test_fails(parse_as(LOOK, "look", line, NULL), PEN_EUSAGE,
+               "whole numbers and ranges such as 1,2,4 or 1-8*2");
+  }
+  test_fails(parse_as(LOOK, "look", "--pieces 0-4KiB", NULL), PEN_EUSAGE,
+             "sizes and ranges");
+  test_fails(parse_as(LOOK, "look", "--pieces 1-9e", NULL), PEN_EUSAGE, "1-9e");
+  char *items[] = { (char *)"1", (char *)"3-4" };
+  start(LOOK, "look");
+  test_ok(pen_option_set_key(&options, "speed", items, 2, true));
+  HOLD(values.speeds, 1, 3, 4);
+  char *text = dumped();
+  assert_non_null(strstr(text, "speed: [\"1\", \"3\", \"4\"]"));
+  free(text);
+}
+
+static void test_two_bare_arguments(void **state)
+{
+  test_ok(parse_as(RUN, "run", "one two", "name,output-dir"));
+  assert_string_equal(values.name, "one");
+  assert_string_equal(values.out, "two");
+  test_ok(parse_as(RUN, "run", "one", "name,output-dir"));
+  assert_null(values.out);
+  test_fails(parse_as(RUN, "run", "one two three", "name,output-dir"),
+             PEN_EUSAGE, "unexpected third argument \"three\"");
+}
+
 /* Changing the copy leaves the original alone, and the other way round. */
 static void test_copy(void **state)
 {
@@ -313,7 +374,7 @@ static void test_help(void **state)
   for (size_t i = 0; i < N_OPTIONS; i++) {
     char name[80];
     snprintf(name, sizeof name, "--%s", table[i].name);
-    if (table[i].verbs & RUN)
+    if (pen_option_find(&options, table[i].name)->verbs & RUN)
       assert_non_null(strstr(text, name));
     else
       assert_null(strstr(text, name));
@@ -343,7 +404,8 @@ int main(void)
     cmocka_unit_test(test_file_is_weaker),
     cmocka_unit_test(test_file_slips),
     cmocka_unit_test(test_dump),
-    cmocka_unit_test(test_rates),
+    cmocka_unit_test(test_rates), cmocka_unit_test(test_numbers),
+    cmocka_unit_test(test_two_bare_arguments),
     cmocka_unit_test(test_copy),
     cmocka_unit_test(test_help),
   };
