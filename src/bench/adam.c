@@ -65,15 +65,16 @@ static void measure(const struct pen_bench_options *o, struct pen_pool *pool,
   }
   double n = (double)job->n;
   double ceiling =
-      pen_bench_add(table, "bytes/s", 24 * n, roof, o->n_runs, 0,
-                    "memory in place, 3 arrays, %zu threads", o->threads);
+      pen_bench_add(table, "bytes/s", 24 * n, roof, o->n_runs,
+                    PEN_BENCH_NO_CEILING, "memory in place, 3 arrays, %zu threads", o->threads);
   machine->dram_update =
       pen_bench_add(table, "bytes/s", BYTES_PER_ELEM * n, ours, o->n_runs,
-                    ceiling, "AdamW, bf16 weights, %zu threads, %s",
+                    (struct pen_bench_ceiling){ceiling, "memory in place"},
+                    "AdamW, bf16 weights, %zu threads, %s",
                     o->threads, pen_isa_name(o->isa));
   machine->adam_core = pen_bench_add(
       table, "parameters/s", (double)CACHED_PASSES * CACHED_ELEMS, cached,
-      o->n_runs, 0, "AdamW within a cache, 1 thread, %s", pen_isa_name(o->isa));
+      o->n_runs, PEN_BENCH_NO_CEILING, "AdamW within a cache, 1 thread, %s", pen_isa_name(o->isa));
 }
 
 int pen_bench_adam(const struct pen_bench_options *options,

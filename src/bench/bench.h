@@ -11,7 +11,8 @@
 #include "kernels/isa.h"
 #include "offload/machine.h"
 
-#define PEN_BENCH_ROWS_MAX 96
+#define PEN_BENCH_ROWS_MAX 512
+#define PEN_BENCH_NOTES_MAX 64
 #define PEN_BENCH_RUNS_MAX 64
 
 /* Elements that one item of the pool works on. */
@@ -22,26 +23,44 @@ struct pen_bench_row {
   const char *unit; /* static text: what median, least and most count */
   double median, least, most;
   double of_ceiling; /* median as a share of the ceiling above it; 0: it is one */
+  char ceiling[80];  /* what that is */
   size_t n_runs;
 };
 
 struct pen_bench_table {
   struct pen_bench_row rows[PEN_BENCH_ROWS_MAX];
   size_t n_rows;
+  char notes[PEN_BENCH_NOTES_MAX][320]; /* what numbers do not say */
+  size_t n_notes;
 };
 
-/* Adds a row from amount / seconds [n_runs] (sorted by this); ceiling 0: none.
- * Returns the median rate. */
+/* Sorts them; the middle one, of an even number the upper. */
+double pen_bench_median(double *values, size_t n);
+
+/* What a row is held against. */
+struct pen_bench_ceiling {
+  double rate; /* 0: nothing */
+  const char *name;
+};
+#define PEN_BENCH_NO_CEILING ((struct pen_bench_ceiling){0, ""})
+
+/* Adds a row from amount / seconds [n_runs] (sorted by this).  Returns the
+ * median rate. */
 double pen_bench_add(struct pen_bench_table *table, const char *unit,
                      double amount, double *seconds, size_t n_runs,
-                     double ceiling, const char *format, ...)
+                     struct pen_bench_ceiling ceiling, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
+void pen_bench_note(struct pen_bench_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#define PEN_BENCH_LIST_MAX 64
 
 struct pen_bench_options {
-  size_t threads;  /* at least 1 */
+  size_t threads; /* the most of the list, at least 1: what the profile says */
+  size_t thread_list[PEN_BENCH_LIST_MAX], n_thread_list; /* rising */
   enum pen_isa isa;
-  size_t n_runs;   /* 1 .. PEN_BENCH_RUNS_MAX, after one that is not counted */
-  uint64_t bytes;  /* of RAM or of a drive, at most */
+  size_t n_runs; /* 1 .. PEN_BENCH_RUNS_MAX, after one that is not counted */
+  uint64_t bytes; /* of RAM, or of a file on each drive */
 };
 
 /* Each fills its part of the profile and adds its rows. */
@@ -58,14 +77,6 @@ int pen_bench_adam(const struct pen_bench_options *options,
  * why, where there is none.  The profile's link is its own from then on. */
 int pen_bench_device(const struct pen_bench_options *options, uint64_t number,
                      struct pen_bench_table *table, struct pen_machine *machine);
-
-/* The drive of one directory, by direct I/O on one file of its own of at most
- * options->bytes, removed at the end.  Takes or replaces the profile's drive of
- * that path.  -PEN_EUNSUPPORTED where what would be measured is no drive: no
- * direct I/O, a file system in memory or on a network, or bytes that stay in
- * the page cache; -PEN_ECORRUPT where what is read is not what was written. */
-int pen_bench_nvme(const struct pen_bench_options *options, const char *dir,
-                   struct pen_bench_table *table, struct pen_machine *machine);
 
 /* Seconds of one pass of a[i], b[i], c[i] *= factor, in place, over n fp32
  * elements each, by all workers: 24 bytes of traffic an element, and the access
@@ -88,8 +99,10 @@ int pen_bench_adamw_init(enum pen_isa isa, struct pen_bench_adamw *job);
 double pen_bench_adamw_pass(struct pen_pool *pool, struct pen_bench_adamw *job);
 
 /* Touched pages, huge ones where there are, at addresses that do not lie a
- * power of two apart; PEN_ENOFIT.  Free with pen_bench_unmap. */
+ * power of two apart; PEN_ENOFIT.  bare: touched by nobody yet.  Free with
+ * pen_bench_unmap. */
 int pen_bench_map(size_t bytes, void **ret_memory);
+int pen_bench_map_bare(size_t bytes, void **ret_memory);
 void pen_bench_unmap(void **memory, size_t bytes);
 
 #endif

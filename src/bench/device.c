@@ -97,11 +97,13 @@ static int measure_link(const struct device_bench *b, struct pen_machine *m)
   }
   if (rc < 0)
     return rc;
-  m->upload = pen_bench_add(b->table, "bytes/s", half, up, n, 0,
-                            "copy to the device");
-  m->download = pen_bench_add(b->table, "bytes/s", half, down, n, 0,
-                              "copy from the device");
-  pen_bench_add(b->table, "bytes/s", 2 * half, both, n, m->upload + m->download,
+  m->upload = pen_bench_add(b->table, "bytes/s", half, up, n,
+                            PEN_BENCH_NO_CEILING, "copy to the device");
+  m->download = pen_bench_add(b->table, "bytes/s", half, down, n,
+                              PEN_BENCH_NO_CEILING, "copy from the device");
+  pen_bench_add(b->table, "bytes/s", 2 * half, both, n,
+                (struct pen_bench_ceiling){m->upload + m->download,
+                                           "their sum alone"},
                 "copies both ways at once");
   return 0;
 }
@@ -132,7 +134,8 @@ static int measure_memory(const struct device_bench *b, struct pen_stream *s,
   if (rc == 0)
     m->device_memory =
         pen_bench_add(b->table, "bytes/s", 3.0 * sizeof(uint16_t) * (double)n,
-                      seconds, b->o->n_runs, 0, "device memory, 2 reads, 1 write");
+                      seconds, b->o->n_runs, PEN_BENCH_NO_CEILING,
+                      "device memory, 2 reads, 1 write");
   return rc;
 }
 
@@ -179,8 +182,8 @@ static int measure_products(const struct device_bench *b, struct pen_stream *s,
       rc = time_product(b, s, &g, &seconds[i]);
     if (rc < 0)
       return rc;
-    all += 1 / pen_bench_add(b->table, "FLOP/s", flops, seconds, b->o->n_runs, 0,
-                             "device, %s product of %zu, %s",
+    all += 1 / pen_bench_add(b->table, "FLOP/s", flops, seconds, b->o->n_runs,
+                             PEN_BENCH_NO_CEILING, "device, %s product of %zu, %s",
                              pen_elem_name(elem), width, products[k].name);
   }
   *ret_rate = N_PRODUCTS / all;

@@ -51,15 +51,17 @@ static int measure(const struct pen_bench_options *o, enum pen_elem elem,
     rc = time_products(o, 1, library, g, seconds);
   if (rc < 0)
     return rc;
-  double core = pen_bench_add(table, "FLOP/s", flops, seconds, o->n_runs, 0,
-                              "%s product, 1 thread, %s", pen_elem_name(elem),
+  double core = pen_bench_add(table, "FLOP/s", flops, seconds, o->n_runs,
+                              PEN_BENCH_NO_CEILING, "%s product, 1 thread, %s", pen_elem_name(elem),
                               library->name);
   rc = time_products(o, o->threads, library, g, seconds);
   if (rc < 0)
     return rc;
   *ret_core = core;
   *ret_all = pen_bench_add(table, "FLOP/s", flops, seconds, o->n_runs,
-                           core * (double)o->threads,
+                           (struct pen_bench_ceiling){
+                               core * (double)o->threads,
+                               "as many times one thread"},
                            "%s product, %zu threads, %s", pen_elem_name(elem),
                            o->threads, library->name);
   return 0;

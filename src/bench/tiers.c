@@ -119,12 +119,6 @@ static double read_rate(const void *memory, size_t bytes)
   return (double)(n * sizeof *words) * (double)passes / s;
 }
 
-static int by_value(const void *a, const void *b)
-{
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* On `bytes`, which the level holds and the one above it does not. */
 static int measure(const struct pen_bench_options *o, size_t bytes,
                    struct pen_bench_tier *tier)
@@ -141,12 +135,10 @@ static int measure(const struct pen_bench_options *o, size_t bytes,
     latency[i] = chase(memory, LOADS);
     rate[i] = read_rate(memory, bytes);
   }
-  qsort(latency, o->n_runs, sizeof *latency, by_value);
-  qsort(rate, o->n_runs, sizeof *rate, by_value);
-  tier->latency_s = latency[o->n_runs / 2];
+  tier->latency_s = pen_bench_median(latency, o->n_runs);
   tier->least_s = latency[0];
   tier->most_s = latency[o->n_runs - 1];
-  tier->read = rate[o->n_runs / 2];
+  tier->read = pen_bench_median(rate, o->n_runs);
   pen_bench_unmap(&memory, bytes);
   return 0;
 }

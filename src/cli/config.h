@@ -91,8 +91,14 @@ struct pen_config {
   uint64_t samples_every; /* steps; 0: never */
   char *sample_prompt;    /* NULL: the begin token */
   char *trace, *dump_logits;
-  char *bench;   /* memory, gemm, adam, nvme, tiers or all */
-  uint64_t bench_size, repeats;
+  char *bench;         /* memory, gemm, adam, nvme, tiers or all */
+  uint64_t bench_size; /* bytes, or PEN_CONFIG_AUTO */
+  uint64_t repeats;
+  /* Numbers, as pen_option_list_number reads them; empty: auto. */
+  struct pen_option_list bench_threads, bench_depths, request_sizes, state_bytes;
+  uint64_t tokens_per_step; /* bench nvme: of the steps it speaks of */
+  bool soak;
+  double soak_idle; /* seconds */
   char *profile; /* of this machine; NULL: the user's */
   uint64_t tbw;  /* bytes a drive is rated for; 0: not given */
 

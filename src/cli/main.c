@@ -16,7 +16,7 @@ static const struct pen_verb verbs[] = {
   { "plan", PEN_VERB_PLAN, "what train would take, how long its steps would "
     "last and what binds", "config", pen_verb_plan },
   { "bench", PEN_VERB_BENCH, "measure this machine's ceilings, and keep them "
-    "for plan", "bench", pen_verb_bench },
+    "for plan", "bench,nvme-path", pen_verb_bench },
   { "doctor", PEN_VERB_DOCTOR, "what this machine allows, and what to change",
     NULL, pen_verb_doctor },
   { "eval", PEN_VERB_EVAL, "loss and perplexity of a model on data", NULL,
@@ -50,8 +50,10 @@ static void print_help(const struct pen_verb *verb,
 {
   printf("penstock %s: %s\n\n  penstock %s", verb->name, verb->summary,
          verb->name);
-  if (verb->positional)
-    printf(" [%s]", verb->positional);
+  for (const char *p = verb->positional; p && *p; p += strspn(p, ",")) {
+    printf(" [%.*s]", (int)strcspn(p, ","), p);
+    p += strcspn(p, ",");
+  }
   puts(" [options]");
   pen_option_help(options, stdout);
   puts("\nDashes and underscores are equal in names; sizes read 24GiB, 800GB.");

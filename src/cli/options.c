@@ -20,6 +20,8 @@
 
 #define STRING(field) PEN_OPTION_STRING, OFFSET(field, char *)
 #define LIST(field) PEN_OPTION_LIST, OFFSET(field, struct pen_option_list)
+#define COUNTS(field) PEN_OPTION_COUNTS, OFFSET(field, struct pen_option_list)
+#define SIZES(field) PEN_OPTION_SIZES, OFFSET(field, struct pen_option_list)
 #define U64(field) PEN_OPTION_U64, OFFSET(field, uint64_t)
 #define DOUBLE(field) PEN_OPTION_DOUBLE, OFFSET(field, double)
 #define SIZE(field) PEN_OPTION_SIZE, OFFSET(field, uint64_t)
@@ -165,13 +167,27 @@ static const struct pen_option table[] = {
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
   { "bench", NULL, 0, STRING(bench), NULL, bench_words, 0, 0,
-    B, B, DATA, "WHAT", "memory, gemm, adam, device, nvme (with --nvme-path), all of these, or tiers" },
-  { "bench-size", NULL, 0, SIZE(bench_size), "1GiB", NULL, 1048576, 0,
-    B, 0, DATA, NULL, "bytes of RAM, and of a file on each drive, to measure on" },
+    B, B, DATA, "WHAT", "memory, gemm, adam, device, nvme DIR[,DIR], all of these, or tiers" },
+  { "bench-size", NULL, 0, SIZE(bench_size), "auto", auto_words, 1048576, 0,
+    B, 0, DATA, NULL, "bytes of RAM (1GiB), or of a file on each drive (4GiB), to measure on" },
+  { "threads", "num-threads", 't', COUNTS(bench_threads), "auto", auto_words, 1, 9999,
+    B, 0, DATA, NULL, "threads; bench memory: each number of them" },
+  { "request-size", NULL, 0, SIZES(request_sizes), "auto", auto_words, 65536, 0x1p28,
+    B, 0, DATA, NULL, "bench nvme: sizes of a transfer to try, each with each --io-depth" },
+  { "io-depth", NULL, 0, COUNTS(bench_depths), "auto", auto_words, 1, 256,
+    B, 0, DATA, NULL, "bench nvme: transfers in flight to try" },
+  { "state-bytes", NULL, 0, COUNTS(state_bytes), "12,10,3", NULL, 1, 64,
+    B, 0, DATA, NULL, "bench nvme: of state a parameter, read and written; the first for plan" },
   { "repeats", NULL, 'r', U64(repeats), "5", NULL, 1, 64,
     B, 0, DATA, NULL, "runs of each measurement; the median counts" },
+  { "soak", NULL, 0, BOOL(soak), NULL, NULL, 0, 0,
+    B, 0, DATA, NULL, "bench nvme: write until the rate falls, and see what is sustained" },
+  { "soak-idle", NULL, 0, DOUBLE(soak_idle), "60", NULL, 0, 86400,
+    B, 0, DATA, "SECONDS", "of rest, after which --soak tries the drive's cache again; 0: never" },
+  { "tokens-per-step", NULL, 0, U64(tokens_per_step), "65536", NULL, 1, 0x1p40,
+    B, 0, DATA, NULL, "bench nvme: for what the drives would mean to a training step" },
   { "model", "model-name-or-path", 0, STRING(model), NULL, NULL, 0, 0,
-    COMPUTES, COMPUTES, DATA, "DIR", "model directory in Hugging Face's layout" },
+    COMPUTES | B, COMPUTES, DATA, "DIR", "model directory in Hugging Face's layout" },
   { "data", "train-data,train-file", 0, STRING(data), NULL, NULL, 0, 0,
     T | E | P, T | E, DATA, "FILE", "text, records (JSON, JSONL, Parquet), token file or directory" },
   { "eval-data", "validation-file", 0, STRING(eval_data), NULL, NULL, 0, 0,
@@ -202,7 +218,7 @@ static const struct pen_option table[] = {
   { "profile", "machine", 0, STRING(profile), NULL, NULL, 0, 0,
     T | P | B, 0, OUTPUT, "FILE", "machine profile; default: ~/.config/penstock/machine.json" },
   { "tbw", NULL, 0, SIZE(tbw), "none", none_words, 1, 0,
-    P, 0, OUTPUT, NULL, "bytes one drive is rated to take, to see its wear" },
+    P | B, 0, OUTPUT, NULL, "bytes one drive is rated to take, to see its wear" },
   { "sweep", NULL, 0, STRING(sweep), NULL, NULL, 0, 0,
     P, 0, OUTPUT, "NAME=V,V", "a line for each value of an option, such as ram=32GiB,64GiB" },
   { "plot", NULL, 0, STRING(plot), NULL, NULL, 0, 0,
@@ -323,7 +339,7 @@ static const struct pen_option table[] = {
   { "recompute-logits", NULL, 0, U64(recompute_logits), "auto", recompute_words, 1, 1e6,
     T | P, 0, PLACEMENT, "N", "blocks of the head whose logits are computed again in backward" },
   { "threads", "num-threads", 0, U64(threads), "auto", auto_words, 1, 9999,
-    COMPUTES | B, 0, PLACEMENT, NULL, "compute threads" },
+    COMPUTES, 0, PLACEMENT, NULL, "compute threads" },
   { "update-threads", NULL, 0, U64(update_threads), "auto", auto_words, 1, 9999,
     T | P, 0, PLACEMENT, NULL, "threads of the optimizer" },
   { "numa", NULL, 0, ENUM(numa), "auto", numa_words, 0, 0,
@@ -333,7 +349,7 @@ static const struct pen_option table[] = {
   { "require-simd", NULL, 0, BOOL(require_simd), NULL, NULL, 0, 0,
     COMPUTES, 0, PLACEMENT, NULL, "stop rather than run the scalar kernels" },
   { "io-engine", NULL, 0, STRING(io_engine), "auto", NULL, 0, 0,
-    COMPUTES, 0, PLACEMENT, "NAME", "auto, uring, threads, ram, null or fault:..." },
+    COMPUTES | B, 0, PLACEMENT, "NAME", "auto, uring, threads, ram, null or fault:..." },
   { "io-depth", NULL, 0, U64(io_depth), "auto", auto_words, 1, 4096,
     COMPUTES, 0, PLACEMENT, NULL, "requests in flight per lane" },
   { "durability", NULL, 0, ENUM(durability), "step", durability_words, 0, 0,
@@ -343,7 +359,7 @@ static const struct pen_option table[] = {
   { "state-after-run", NULL, 0, ENUM(state_after_run), "keep", state_words, 0, 0,
     T | P, 0, PLACEMENT, NULL, "state files of a finished run" },
   { "max-write", NULL, 0, SIZE(max_write), "none", none_words, 1, 0,
-    T | P, 0, PLACEMENT, NULL, "stop cleanly before this run has put more on drives" },
+    T | P | B, 0, PLACEMENT, NULL, "stop cleanly before a run, or a soak, has put more on drives" },
 
   { "gpu", NULL, 0, STRING(gpu), NULL, NULL, 0, 0,
     P, 0, DESCRIBED, "NAME", "of the catalogue: rtx4090, h200 ...; none: the cores compute" },

@@ -11,6 +11,8 @@
 #include "src/cli/options.h"
 #include "src/cli/verb.h"
 
+#define REQUEST_STEP 65536
+
 static int contradiction(const char *a, const char *b, const char *advice)
 {
   return pen_error_set(-PEN_EUSAGE, "%s and %s contradict each other; %s", a, b,
@@ -147,6 +149,33 @@ static int check_plan(const struct pen_config *config)
   return config->data ? 0 : check_without_data(config);
 }
 
+static int check_bench(const struct pen_config *config)
+{
+  const char *what = config->bench;
+  bool nvme = strcmp(what, "nvme") == 0;
+  bool drives = nvme || strcmp(what, "all") == 0;
+  if (nvme && !config->nvme_path.n_items)
+    return pen_error_set(-PEN_EUSAGE, "bench nvme needs a directory (bench nvme "
+                         "DIR, or --nvme-path DIR); a drive is never taken "
+                         "unasked");
+  if (!drives && config->nvme_path.n_items)
+    return pen_error_set(-PEN_EUSAGE, "bench %s measures no drive; drop %s", what,
+                         config->nvme_path.items[0]);
+  if (!config->nvme_path.n_items && (config->tbw || config->model))
+    return pen_error_set(-PEN_EUSAGE, "--%s asks what a drive means to training: "
+                         "name one, as bench nvme DIR does",
+                         config->tbw ? "tbw" : "model");
+  if (!nvme && config->soak)
+    return pen_error_set(-PEN_EUSAGE, "--soak is for bench nvme");
+  if (!config->soak && config->max_write)
+    return pen_error_set(-PEN_EUSAGE, "--max-write of bench needs --soak");
+  for (size_t i = 0; i < config->request_sizes.n_items; i++)
+    if (pen_option_list_number(&config->request_sizes, i) % REQUEST_STEP)
+      return pen_error_set(-PEN_EUSAGE, "--request-size %s is no multiple of "
+                           "64KiB", config->request_sizes.items[i]);
+  return 0;
+}
+
 static int check_format(const struct pen_config *config, uint32_t verb)
 {
   int format = config->output_format;
@@ -178,10 +207,8 @@ int pen_options_check(const struct pen_config *config, uint32_t verb)
                          "computed in it");
   if (config->require_simd && strcmp(config->isa, "scalar") == 0)
     return contradiction("--require-simd", "--isa scalar", "drop one");
-  if (verb == PEN_VERB_BENCH && config->bench && strcmp(config->bench, "nvme") == 0 &&
-      !config->nvme_path.n_items)
-    return pen_error_set(-PEN_EUSAGE, "bench nvme needs --nvme-path DIR; a "
-                         "drive is never taken unasked");
+  if (verb == PEN_VERB_BENCH && config->bench)
+    return check_bench(config);
   r = check_backend(config);
   if (r < 0)
     return r;

@@ -6,13 +6,15 @@ use it.  Not how fast anything is.
 import csv
 import json
 import os
+import signal
 import subprocess
-import threading
 import time
 
-from penstock import Job, Skip, fail, main, run, succeed, test
+from penstock import Job, PENSTOCK, Skip, fail, main, run, succeed, test, wait_for
 
 SMALL = ("--bench-size", "64MiB", "-r", "2", "-o", "json")
+ONE_POINT = ("--request-size", "64KiB", "--io-depth", "2", "--state-bytes", "12", "-r", "1")
+DRIVES = []  # there is one: not asked again
 
 
 def bench(folder, what, *options, **more):
@@ -22,22 +24,40 @@ def bench(folder, what, *options, **more):
         assert json.load(f) == told["profile"]
     for row in told["results"]:
         assert 0 < row["least"] <= row["median"] <= row["most"], row
-        assert row["runs"] >= 2 and row["unit"].endswith("/s"), row
+        assert row["runs"] >= 1 and row["unit"].endswith("/s"), row
+        assert ("of_ceiling" in row) == bool(row.get("ceiling")), row
+    assert told["command"].startswith(f"penstock bench {what} --profile"), told["command"]
     return told
+
+
+def names(told):
+    return [row["name"] for row in told["results"]]
 
 
 def drive_here(folder):
     """Where a drive can be measured; what refuses one is another test's matter."""
-    done = run("bench", "nvme", "--nvme-path", folder, "--profile", os.path.join(folder, "probe.json"), *SMALL)
+    if DRIVES:
+        return
+    done = run("bench", "nvme", folder, "--profile", os.path.join(folder, "probe.json"), *SMALL, *ONE_POINT)
     if done.returncode and "no drive can be measured" in done.stderr:
         raise Skip(done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stderr
     os.remove(os.path.join(folder, "probe.json"))
+    DRIVES.append(folder)
 
 
 @test
 def each_part_is_added_to_the_profile(folder):
-    first = bench(folder, "memory", "--threads", "1")["profile"]
+    told = bench(folder, "memory", "--threads", "1-2")
+    for kind in ("read", "written", "copied", "triad", "in place, 3 arrays"):
+        for threads in (1, 2):
+            assert f"memory {kind}, {threads} threads" in names(told), names(told)
+    for threads in (1, 2):  # one of them is the ceiling of the others
+        held = [row for row in told["results"] if row["name"].startswith("memory ")
+                and row["name"].endswith(f"{threads} threads")
+                and row.get("ceiling", "").endswith(f"{threads} threads")]
+        assert len(held) == 4 and all(row["of_ceiling"] <= 1 for row in held), held
+    first = told["profile"]
     assert {"dram_read_bytes_per_s", "dram_write_bytes_per_s", "upload_bytes_per_s"} <= set(first)
     second = bench(folder, "adam", "--threads", "1")
     assert second["profile"]["dram_read_bytes_per_s"] == first["dram_read_bytes_per_s"]
@@ -53,28 +73,154 @@ def each_part_is_added_to_the_profile(folder):
 
 
 @test
+def memory_of_each_node_is_measured(folder):
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("one CPU is no two nodes")
+    told = bench(folder, "memory", "--threads", "2", env={**os.environ, "HWLOC_SYNTHETIC": "numa:2 core:1 pu:1"})
+    if not any(name.startswith("node") for name in names(told)):
+        raise Skip("built without hwloc")
+    for node in (0, 1):
+        assert f"node {node} memory triad, 1 threads" in names(told), names(told)
+
+
+@test
 def a_drive_is_measured_and_left_as_it_was(folder):
     drive_here(folder)
     state = os.path.join(folder, "drive")
     os.mkdir(state)
-    told = bench(folder, "nvme", "--nvme-path", state)
+    told = bench(folder, "nvme", "--nvme-path", state, *ONE_POINT)
     (drive,) = told["profile"]["drives"]
     assert drive["path"] == os.path.realpath(state) and os.listdir(state) == []
     for key in ("read_bytes_per_s", "write_bytes_per_s", "mixed_bytes_per_s", "latency_s", "sync_s"):
         assert drive[key] > 0
-    seven = [row for row in told["steps_with_state_on_drives"] if row["parameters"] == 7e9][0]
-    assert abs(seven["least_seconds"] * drive["mixed_bytes_per_s"] / (2 * 12 * 7e9) - 1) < 1e-9
-    assert seven["written_bytes"] == 12 * 7e9
-    again = bench(folder, "nvme", "--nvme-path", state)["profile"]["drives"]
+    assert any("direct I/O" in note and "passed by" in note for note in told["notes"]), told["notes"]
+    assert told["drives"]["largest_parameters"] > 0 and told["drives"]["models"] == []
+    assert "memory" in told["drives"]["not_simulated"], told["drives"]  # nothing else was measured
+    again = bench(folder, "nvme", "--nvme-path", state, *ONE_POINT)["profile"]["drives"]
     assert len(again) == 1, "measured again, the drive is the same one"
-    fail(2, "less than", "bench", "nvme", "--nvme-path", state, "--bench-size", "8MiB")
+    fail(2, "--bench-size", "bench", "nvme", state, "--bench-size", "15MiB")
     assert os.listdir(state) == []
+
+
+@test
+def what_a_drive_means_to_training_is_told(folder):
+    drive_here(folder)
+    job = Job(folder)
+    profile = os.path.join(folder, "machine.json")
+    rates = ("dram_read", "dram_write", "dram_update", "upload", "download")
+    with open(profile, "w", encoding="utf-8") as f:
+        json.dump({"version": 1, "cores": 8, "ram_bytes": 2**37, "bf16_flops": 1e14, "bf16_flops_per_core": 2e13,
+                   "fp32_flops": 1e13, "fp32_flops_per_core": 2e12, "adam_parameters_per_s_per_core": 1e9,
+                   **{f"{rate}_bytes_per_s": 2e11 for rate in rates}}, f)
+    told = json.loads(succeed("bench", "nvme", folder, "--model", job.model, "--tbw", "600TB", "--tokens-per-step",
+                              "131072", "--profile", profile, *SMALL, *ONE_POINT).stdout)
+    *sizes, own = told["drives"]["models"]
+    assert [round(model["parameters"] / 1e9) for model in sizes] == sorted(
+        round(model["parameters"] / 1e9) for model in sizes) and len(sizes) == 6, sizes
+    assert own["parameters"] < 1e6 and own["fits"], own
+    for model in [m for m in (*sizes, own) if m["fits"]]:
+        assert 131072 <= model["tokens_per_step"] < 140000, model
+        assert 0 <= model["added_seconds"] <= model["step_seconds"], model
+        assert abs(model["steps_to_tbw"] * model["written_bytes"] / 600e12 - 1) < 0.01, model
+        days = model["steps_to_tbw"] * model["step_seconds"] / 86400
+        assert abs(model["days_to_tbw"] / days - 1) < 0.01, model
+    fail(2, "--tbw", "bench", "memory", "--tbw", "600TB", "--profile", profile)
+
+
+@test
+def drives_are_measured_alone_and_together(folder):
+    drive_here(folder)
+    for name in "ab":
+        os.mkdir(os.path.join(folder, name))
+    both = f"{folder}/a,{folder}/b"
+    told = json.loads(succeed("bench", "nvme", both, "--profile", os.path.join(folder, "machine.json"),
+                              *SMALL, *ONE_POINT).stdout)
+    for way in ("read", "written", "read and written"):
+        alone = [row["median"] for row in told["results"]
+                 if row["name"].split(" ", 1)[1].startswith(f"{way}, ")]
+        (row,) = [row for row in told["results"] if row["name"] == f"2 drives together, {way}"]
+        assert abs(row["of_ceiling"] * sum(alone) / row["median"] - 1) < 1e-6, (row, alone)
+    assert any("one drive's work" in note for note in told["notes"]), told["notes"]
+    assert len(told["profile"]["drives"]) == 2
+    fail(2, "the same directory", "bench", "nvme", f"{folder}/a,{folder}/../{os.path.basename(folder)}/a",
+         *SMALL, *ONE_POINT, "--profile", os.path.join(folder, "machine.json"))
+
+
+@test
+def sizes_and_depths_are_swept(folder):
+    drive_here(folder)
+    told = json.loads(succeed("bench", "nvme", folder, "--profile", os.path.join(folder, "machine.json"), *SMALL,
+                              "--request-size", "64KiB-256KiB*4", "--io-depth", "1,3", "--state-bytes", "12,3",
+                              "-r", "1").stdout)
+    points = [row for row in told["results"] if " sweep, " in row["name"]]
+    assert [row["name"].split("sweep, ")[1] for row in points] == [
+        "64.0 KiB x 1", "64.0 KiB x 3", "256 KiB x 1", "256 KiB x 3"], points
+    assert max(row["of_ceiling"] for row in points) == 1
+    assert len([row for row in told["results"] if " read and written, " in row["name"]]) == 2
+    assert any("% of the peak" in note for note in told["notes"])
+    for words in (("--request-size", "100KiB"), ("--request-size", "4KiB"), ("--io-depth", "0"), ("--io-depth", "4-1"),
+                  ("--state-bytes", "65"), ("--soak-idle", "-1"), ("--max-write", "1GiB")):
+        fail(2, words[0], "bench", "nvme", folder, *words)
+    fail(2, ["memory", "drop"], "bench", "memory", folder)
+    fail(2, "--soak", "bench", "all", folder, "--soak")
+
+
+@test
+def a_soak_writes_no_more_than_it_may(folder):
+    drive_here(folder)
+    told = json.loads(succeed("bench", "nvme", folder, "--profile", os.path.join(folder, "machine.json"), *SMALL,
+                              *ONE_POINT, "--soak", "--soak-idle", "0", "--max-write", "1GiB").stdout)
+    assert [row for row in told["results"] if "soak, level 1, from 0 B on" in row["name"]], names(told)
+    levels = [note for note in told["notes"] if "level" in note]
+    assert levels, told["notes"]
+
+
+@test
+def nothing_is_left_whoever_ends_it(folder):
+    drive_here(folder)
+    state = os.path.join(folder, "drive")
+    os.mkdir(state)
+    for number, said in ((signal.SIGINT, "stopped"), (signal.SIGKILL, "")):
+        process = subprocess.Popen([PENSTOCK, "bench", "nvme", state, "--bench-size", "256MiB", "--profile",
+                                    os.path.join(folder, "machine.json")],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: file_of(process), process)
+        assert os.listdir(state) == [], "the file has a name while it is measured"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode in (1, -number) and said in errors, (process.returncode, errors)
+        assert os.listdir(state) == []
+    assert not os.path.exists(os.path.join(folder, "machine.json"))
+
+
+@test
+def a_failing_drive_leaves_nothing(folder):
+    for fault in ("eio=5", "enospc=0", "enospc=1", "enospc=40", "einval=20"):
+        done = run("bench", "nvme", folder, "--io-engine", f"fault:threads,{fault}", "--profile",
+                   os.path.join(folder, "machine.json"), *SMALL, *ONE_POINT)
+        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done
+        assert os.listdir(folder) == [], fault
+
+
+def file_of(process):
+    """The file that is measured on, which has no name, through the process that has it open."""
+    for number in os.listdir(f"/proc/{process.pid}/fd"):
+        path = f"/proc/{process.pid}/fd/{number}"
+        try:
+            if "penstock-bench" in os.readlink(path):
+                return path
+        except OSError:
+            pass
+    return None
 
 
 @test
 def what_is_no_drive_is_refused(folder):
     profile = os.path.join(folder, "machine.json")
     fail(2, "--nvme-path", "bench", "nvme", "--profile", profile)
+    for engine in ("ram", "null"):
+        fail(1, "no drive can be measured", "bench", "nvme", folder, "--io-engine", engine,
+             "--profile", profile, *SMALL)
     if not is_tmpfs("/dev/shm"):
         raise Skip("no tmpfs to measure on")
     before = os.listdir("/dev/shm")
@@ -90,27 +236,19 @@ def is_tmpfs(path):
 
 @test
 def bytes_in_the_page_cache_are_refused(folder):
-    """Somebody reads the file through the cache all the time: then its rates are the cache's."""
+    """Somebody reads the file through the cache: then its rates are the cache's."""
     drive_here(folder)
-    stop = threading.Event()
-
-    def read():
-        while not stop.is_set():
-            names = [n for n in os.listdir(folder) if n.startswith("penstock-bench")]
-            try:
-                with open(os.path.join(folder, names[0]), "rb", buffering=0) as f:
-                    f.read(32 << 20)
-            except (IndexError, OSError):
-                time.sleep(0.001)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        fail(1, "the page cache holds the file", "bench", "nvme", "--nvme-path", folder,
-             "--bench-size", "512MiB", "-r", "1", "--profile", os.path.join(folder, "machine.json"))
-    finally:
-        stop.set()
-        reader.join()
+    process = subprocess.Popen([PENSTOCK, "bench", "nvme", folder, "--bench-size", "512MiB", "-r", "1", "--profile",
+                                os.path.join(folder, "machine.json")],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        try:
+            with open(file_of(process) or "", "rb", buffering=0) as f:
+                f.read(32 << 20)
+        except OSError:
+            time.sleep(0.001)
+    errors = process.stderr.read()
+    assert process.returncode == 1 and "the page cache holds the file" in errors, errors
     assert os.listdir(folder) == []
 
 
@@ -148,12 +286,14 @@ def every_form_has_the_same_rows(folder):
                        "-r", "2", "-o", form).stdout.splitlines()
 
     lines = [json.loads(line) for line in told("jsonl")]
-    names = [line["name"] for line in lines]
-    assert len(names) >= 2 and all(line["median"] > 0 for line in lines)
+    said = [line["name"] for line in lines]
+    assert len(said) >= 2 and all(line["median"] > 0 for line in lines)
     rows = list(csv.DictReader(told("csv")))
-    assert [row["what"] for row in rows] == names and all(float(row["median"]) > 0 for row in rows)
-    table = [line.split("|")[1].strip() for line in told("md")]
-    assert table[0] == "what" and table[2:] == names
+    assert [row["what"] for row in rows] == said and all(float(row["median"]) > 0 for row in rows)
+    command, _, *table = told("md")
+    assert command.strip().startswith("penstock bench adam --profile"), command
+    table = [line.split("|")[1].strip() for line in table]
+    assert table[0] == "what" and table[2:] == said
     fail(2, "rows of bench", "doctor", "-o", "md")
 
 
