@@ -3,21 +3,25 @@
  * Opened by the same engine as a run's stores, so that the answer is the run's.
  * Main thread.  Disadvantage: a drive behind a volume manager or a container's
  * mount is named only where /sys shows it. */
-#include <errno.h>
-#include <inttypes.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/size.h"
 #include "io/engine.h"
+#include "src/bench/disk.h"
 #include "src/cli/doctor.h"
+
+#define NEAR_LIMIT 5.0 /* degrees */
 
 /* Writes, syncs and reads back one aligned block. */
 static int try_block(struct pen_engine_file *file)
@@ -71,58 +75,76 @@ static void see_file_system(struct pen_doctor *d, const char *dir,
                  note[0] ? "; " : "", note);
 }
 
-/* A line of a file of /sys. */
-static bool read_attribute(const char *folder, const char *name, char *ret_text,
-                           size_t bytes)
+static void see_link(struct pen_doctor *d, const char *dir,
+                     const struct pen_disk *disk)
 {
-  char path[PATH_MAX + 64];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE *f = fopen(path, "re");
-  bool good = f && fgets(ret_text, (int)bytes, f);
-  if (good) {
-    size_t n = strcspn(ret_text, "\n");
-    while (n && ret_text[n - 1] == ' ')
-      n--;
-    ret_text[n] = '\0';
-  }
-  if (f)
-    fclose(f);
-  return good;
+  struct pen_disk_link link;
+  char text[PEN_DISK_LINK_TEXT_BYTES];
+  if (!pen_disk_link(disk->folder, &link))
+    return;
+  pen_disk_link_text(&link, text);
+  bool full = pen_disk_link_is_full(&link);
+  pen_doctor_add(d, "drive link", full ? PEN_DOCTOR_OK : PEN_DOCTOR_DEGRADED,
+                 "put the drive into a slot with as many lanes of its generation, "
+                 "or look into the firmware's settings of this one",
+                 "%s: %s, %s", dir, disk->name, text);
 }
 
-/* The disk below a directory: its folder in /sys, a partition's parent. */
-static bool find_disk(const char *dir, char ret_folder[PATH_MAX])
+static void see_heat(struct pen_doctor *d, const char *dir,
+                     const struct pen_disk *disk)
 {
-  struct stat st;
-  char link[64];
-  if (stat(dir, &st) < 0)
-    return false;
-  snprintf(link, sizeof link, "/sys/dev/block/%u:%u", major(st.st_dev),
-           minor(st.st_dev));
-  if (!realpath(link, ret_folder))
-    return false;
-  char part[8];
-  if (read_attribute(ret_folder, "partition", part, sizeof part))
-    *strrchr(ret_folder, '/') = '\0';
-  return true;
+  struct pen_disk_heat heat;
+  char limit[48] = "";
+  pen_disk_heat(disk, &heat);
+  if (isnan(heat.celsius))
+    return;
+  bool hot = heat.alarm || heat.celsius >= heat.limit - NEAR_LIMIT;
+  if (!isnan(heat.limit))
+    snprintf(limit, sizeof limit, ", slows down above %.0f", heat.limit);
+  pen_doctor_add(d, "drive heat", hot ? PEN_DOCTOR_DEGRADED : PEN_DOCTOR_OK,
+                 "give it a heat sink or air: bench nvme --soak shows what it costs",
+                 "%s: %s is at %.0f degrees C%s%s", dir, disk->name, heat.celsius,
+                 limit, heat.alarm ? ", and says that it is too hot" : "");
 }
 
 static void see_disk(struct pen_doctor *d, const char *dir)
 {
-  char folder[PATH_MAX], model[128] = "", turns[8] = "";
-  if (!find_disk(dir, folder)) {
+  struct pen_disk disk;
+  struct stat st;
+  if (stat(dir, &st) < 0 || !pen_disk_find(d->sys, st.st_dev, &disk)) {
     pen_doctor_add(d, "drive", PEN_DOCTOR_OK, NULL,
                    "%s: what lies below is not shown here", dir);
     return;
   }
-  bool named = read_attribute(folder, "device/model", model, sizeof model);
-  read_attribute(folder, "queue/rotational", turns, sizeof turns);
   /* Virtual disks, which have no model, say that they turn whatever they are. */
-  bool disk = named && strcmp(turns, "1") == 0;
-  pen_doctor_add(d, "drive", disk ? PEN_DOCTOR_DEGRADED : PEN_DOCTOR_OK,
-                 "state wants an SSD", "%s: %s, %s%s", dir,
-                 strrchr(folder, '/') + 1, named ? model : "a disk whose model is not shown",
-                 disk ? ", turning disks" : "");
+  bool platters = disk.model[0] && disk.turns;
+  pen_doctor_add(d, "drive", platters ? PEN_DOCTOR_DEGRADED : PEN_DOCTOR_OK,
+                 "state wants an SSD", "%s: %s, %s%s", dir, disk.name,
+                 disk.model[0] ? disk.model : "a disk whose model is not shown",
+                 platters ? ", turning disks" : "");
+  see_link(d, dir, &disk);
+  see_heat(d, dir, &disk);
+}
+
+/* Whether a file can be a copy of another without taking room: nothing here
+ * needs it, checkpoints of state on drives share extents by themselves. */
+static void see_reflink(struct pen_doctor *d, const char *dir, const char *path)
+{
+  char copy[PATH_MAX + 8];
+  snprintf(copy, sizeof copy, "%s.copy", path);
+  int from = open(path, O_RDONLY | O_CLOEXEC);
+  int to = from < 0 ? -1 : open(copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  bool works = to >= 0 && ioctl(to, FICLONE, from) == 0;
+  if (to >= 0) {
+    pen_doctor_add(d, "reflink", PEN_DOCTOR_OK, NULL, "%s: %s", dir,
+                   works ? "copies of files share their blocks"
+                         : "none on this file system: copies of models take their "
+                           "full room; state on drives shares its own");
+    close(to);
+    unlink(copy);
+  }
+  if (from >= 0)
+    close(from);
 }
 
 static void see_direct(struct pen_doctor *d, const struct pen_engine_file *file,
@@ -162,6 +184,8 @@ void pen_doctor_drive(struct pen_doctor *doctor, const char *dir)
   see_direct(doctor, file, dir, rc);
   if (file) {
     see_file_system(doctor, dir, file->note);
+    if (rc == 0 && file->created)
+      see_reflink(doctor, dir, path);
     see_disk(doctor, dir);
   }
   pen_error_clear();

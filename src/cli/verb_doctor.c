@@ -44,10 +44,11 @@ static int print_json(const struct pen_doctor *doctor, size_t n_bad)
 
 int pen_verb_doctor(const struct pen_config *config)
 {
-  struct pen_doctor doctor = {.n_facts = 0};
+  struct pen_doctor doctor = {.sys = "/sys", .proc = "/proc"};
   size_t n_bad = 0;
   int rc = 0;
   pen_doctor_system(&doctor, config->host_memory);
+  pen_doctor_gpu(&doctor);
   pen_doctor_compute(&doctor);
   for (size_t i = 0; i < config->nvme_path.n_items; i++)
     pen_doctor_drive(&doctor, config->nvme_path.items[i]);

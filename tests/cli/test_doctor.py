@@ -146,6 +146,39 @@ def what_steers_others_is_told():
     assert fact(doctor(env={"PEN_ISA": "avx1024"}), "instructions")["level"] == "missing"
 
 
+def gpu_facts(**answers):
+    folder = os.environ["FAKE_NVML_FOLDER"]
+    return doctor(env={"LD_LIBRARY_PATH": folder, **{f"FAKE_NVML_{key}": str(value) for key, value in answers.items()}})
+
+
+@test
+def a_gpu_is_told_by_its_driver():
+    facts = gpu_facts()
+    assert fact(facts, "NVML")["text"] == "driver 580.00, 1 device"
+    for name, words in (("GPU link", "Fake 4090: PCIe 4.0 x16 now, 4.0 x16 at most"),
+                        ("GPU power", "Fake 4090: limited to 450 W, 450 W by default, 600 W at most"),
+                        ("GPU heat", "Fake 4090: 50 degrees C, slows down above 93")):
+        told = fact(facts, name)
+        assert told["level"] == "OK" and told["text"] == words, told
+
+
+@test
+def what_holds_a_gpu_back_is_told():
+    for answers, name, words in (
+            ({"WIDTH": 8}, "GPU link", "4.0 x8 now, 4.0 x16 at most"),
+            ({"LIMIT": 300}, "GPU power", "limited to 300 W, 450 W by default"),
+            ({"SLOW": 0x80}, "GPU power", "power supply slows it down"),
+            ({"CELSIUS": 90}, "GPU heat", "90 degrees C, slows down above 93"),
+            ({"SLOW": 0x20}, "GPU heat", "heat slows it down now"),
+            ({"SLOW": 0x40}, "GPU heat", "heat slows it down now")):
+        told = fact(gpu_facts(**answers), name)
+        assert told["level"] == "degraded" and words in told["text"] and told["advice"], (answers, told)
+    at_rest = fact(gpu_facts(GENERATION=1), "GPU link")
+    assert at_rest["level"] == "OK" and "look again under load" in at_rest["text"], at_rest
+    facts = gpu_facts(START=9)  # a library without a driver
+    assert not [f for f in facts if f["name"] in ("GPU link", "GPU power", "GPU heat")], facts
+
+
 def main():
     good = True
     print(f"1..{len(TESTS)}")
