@@ -90,7 +90,7 @@ static int hold_places(struct pen_store *store)
     if (place->dir != UINT32_MAX &&
         store->space.dirs[place->dir].holders[place->extent])
       return pen_error_set(-PEN_EFORMAT,
-                           "store manifest: extent %" PRIu64 " of directory %u "
+                           "store manifest: extent %" PRIu32 " of directory %u "
                            "holds two tiles", place->extent, place->dir);
     pen_store_space_hold(&store->space, place);
     pen_store_space_hold(&store->space, place);

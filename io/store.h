@@ -110,13 +110,15 @@ const char *pen_store_queue_note(const struct pen_store_queue *queue);
 /* Queues one transfer; never blocks; -EAGAIN when `depth` are in flight (reap
  * first).  buffer is aligned to PEN_STORE_ALIGN and borrowed until the tag is
  * reaped.  `bytes` may be less than a tile (the last tile of a block), any
- * multiple of PEN_STORE_ALIGN; the CRC covers exactly what was written, and a
- * read of a tile must ask for as many bytes as were last written.  A tile that
- * is written again before a commit may be written where it lies. */
+ * multiple of PEN_STORE_ALIGN.  A read asks for as many bytes as were last
+ * written, or for their head, the first head_bytes of them: each has a CRC of its
+ * own.  A tile that is written again before a commit may be written where it
+ * lies. */
 int pen_store_read_tile(struct pen_store_queue *queue, size_t tile,
                         void *buffer, size_t bytes, uint64_t tag);
 int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
-                         const void *buffer, size_t bytes, uint64_t tag);
+                         const void *buffer, size_t bytes, size_t head_bytes,
+                         uint64_t tag);
 /* Scratch: any aligned range in [0, scratch_bytes); no CRC, no undo. */
 int pen_store_read_scratch(struct pen_store_queue *queue, uint64_t offset,
                            void *buffer, size_t bytes, uint64_t tag);
@@ -147,7 +149,8 @@ int pen_store_commit(struct pen_store *store, uint64_t step, const void *meta,
 struct pen_store_place {
   uint32_t dir;    /* index of the directory; UINT32_MAX: tile never written */
   uint32_t crc;    /* CRC32C of the first `bytes` bytes */
-  uint64_t extent; /* number within that directory's file */
+  uint32_t extent; /* number within that directory's file */
+  uint32_t head_crc; /* of its head */
   uint64_t bytes;
 };
 int pen_store_pin(struct pen_store *store, struct pen_store_place *ret_places);

@@ -155,7 +155,7 @@ static int check_places(const struct pen_store *store,
         !p->bytes || p->bytes > m->tile_bytes || p->bytes % PEN_STORE_ALIGN)
       return pen_error_set(-PEN_EMISMATCH,
                            "the checkpoint's tile %zu, %" PRIu64 " bytes in "
-                           "extent %" PRIu64 " of directory %u, is not of this "
+                           "extent %" PRIu32 " of directory %u, is not of this "
                            "store", i, p->bytes, p->extent, p->dir);
   }
   return 0;

@@ -36,7 +36,8 @@ enum {
   AT_CRC = 508, /* of all other bytes of the slot */
   AT_META = 512,
   AT_PLACES = AT_META + PEN_STORE_META_BYTES_MAX,
-  PLACE_BYTES = 24, /* dir, crc: 4 each; extent, bytes: 8 each */
+  PLACE_BYTES = 24, /* dir, crc, extent, CRC of the head: 4 each;
+                        bytes: 8 */
 };
 
 /* Offsets within a data file's header. */
@@ -118,7 +119,8 @@ void pen_store_manifest_encode(const struct pen_store_manifest *m,
     uint8_t *p = slot + AT_PLACES + i * PLACE_BYTES;
     put32(p, m->places[i].dir);
     put32(p + 4, m->places[i].crc);
-    put64(p + 8, m->places[i].extent);
+    put32(p + 8, m->places[i].extent);
+    put32(p + 12, m->places[i].head_crc);
     put64(p + 16, m->places[i].bytes);
   }
   pen_store_manifest_seal(slot, bytes);
@@ -186,7 +188,8 @@ static int decode_places(const uint8_t *slot, struct pen_store_manifest *m)
   for (size_t i = 0; i < m->n_tiles; i++) {
     const uint8_t *p = slot + AT_PLACES + i * PLACE_BYTES;
     struct pen_store_place place = {.dir = get32(p), .crc = get32(p + 4),
-                                    .extent = get64(p + 8),
+                                    .extent = get32(p + 8),
+                                    .head_crc = get32(p + 12),
                                     .bytes = get64(p + 16)};
     m->places[i] = place;
     if (place.dir == UINT32_MAX)
@@ -195,7 +198,7 @@ static int decode_places(const uint8_t *slot, struct pen_store_manifest *m)
         place.bytes > m->tile_bytes || place.bytes % PEN_STORE_ALIGN ||
         !place.bytes)
       return pen_error_set(-PEN_EFORMAT, "store manifest: tile %zu has %" PRIu64
-                           " bytes in extent %" PRIu64 " of directory %u", i,
+                           " bytes in extent %" PRIu32 " of directory %u", i,
                            place.bytes, place.extent, place.dir);
   }
   return 0;

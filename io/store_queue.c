@@ -6,6 +6,7 @@
  * it is reaped.  All memory is taken at creation.  Threads: the queue's owner;
  * tables under the store's mutex.  Disadvantage: the CRC is computed by that
  * thread (32 MiB take about 2 ms). */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -227,7 +228,7 @@ int pen_store_read_tile(struct pen_store_queue *queue, size_t tile,
     return -EAGAIN;
   pthread_mutex_lock(&store->mutex);
   struct pen_store_place place = store->now[tile];
-  bool known = place.dir != UINT32_MAX && place.bytes == bytes;
+  bool known = place.dir != UINT32_MAX && bytes <= place.bytes;
   if (known)
     pen_store_space_hold(&store->space, &place);
   pthread_mutex_unlock(&store->mutex);
@@ -238,6 +239,9 @@ int pen_store_read_tile(struct pen_store_queue *queue, size_t tile,
                          place.dir == UINT32_MAX ? 0 : place.bytes);
   struct pending *p = take(queue, READ_TILE, tile, buffer, tag);
   p->place = place;
+  if (bytes < place.bytes) /* its head, or it will not have the head's CRC */
+    p->place.crc = place.head_crc;
+  p->place.bytes = bytes;
   code = submit(queue, p, place.dir,
                 pen_store_extent_offset(store, place.extent), bytes);
   return code ? pen_store_fail(store, code) : 0;
@@ -268,7 +272,7 @@ static int place_tile(struct pen_store *store, size_t tile, size_t bytes,
   }
   if (!code) {
     place.bytes = bytes;
-    place.crc = 0;
+    place.crc = place.head_crc = 0;
     store->now[tile] = place;
     pen_store_space_hold(&store->space, &place);
     store->dirty[place.dir] = true;
@@ -282,11 +286,13 @@ static int place_tile(struct pen_store *store, size_t tile, size_t bytes,
 }
 
 int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
-                         const void *buffer, size_t bytes, uint64_t tag)
+                         const void *buffer, size_t bytes, size_t head_bytes,
+                         uint64_t tag)
 {
   struct pen_store *store = queue->store;
   struct pen_store_place place;
   int code = pen_store_check(store);
+  assert(head_bytes <= bytes);
   if (!code)
     code = check_tile(store, tile, buffer, bytes);
   if (code)
@@ -304,11 +310,15 @@ int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
   p->place = place;
   code = submit(queue, p, place.dir,
                 pen_store_extent_offset(store, place.extent), bytes);
-  uint32_t crc = pen_crc32c(0, buffer, bytes);
+  uint32_t head = pen_crc32c(0, buffer, head_bytes);
+  uint32_t crc = pen_crc32c(head, (const char *)buffer + head_bytes,
+                            bytes - head_bytes);
   pthread_mutex_lock(&store->mutex);
   struct pen_store_place *now = &store->now[tile];
-  if (now->dir == place.dir && now->extent == place.extent)
+  if (now->dir == place.dir && now->extent == place.extent) {
+    now->head_crc = head;
     now->crc = crc;
+  }
   pthread_mutex_unlock(&store->mutex);
   return code ? pen_store_fail(store, code) : 0;
 }

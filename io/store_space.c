@@ -35,7 +35,7 @@ void pen_store_space_done(struct pen_store_space *space)
 }
 
 int pen_store_space_take(struct pen_store_space *space, uint32_t *ret_dir,
-                         uint64_t *ret_extent)
+                         uint32_t *ret_extent)
 {
   double best_share = 0;
   size_t best = space->n_dirs;
@@ -51,7 +51,7 @@ int pen_store_space_take(struct pen_store_space *space, uint32_t *ret_dir,
   }
   if (best == space->n_dirs)
     return -ENOSPC;
-  uint64_t e = space->dirs[best].cursor;
+  uint32_t e = (uint32_t)space->dirs[best].cursor;
   while (space->dirs[best].holders[e])
     e = e + 1 == space->dirs[best].n_extents ? 0 : e + 1;
   space->dirs[best].cursor =

@@ -23,7 +23,7 @@ void pen_store_space_done(struct pen_store_space *space);
 /* A free extent, held once from now on, of the directory with the largest
  * share free; -ENOSPC (without a text) when there is none. */
 int pen_store_space_take(struct pen_store_space *space, uint32_t *ret_dir,
-                         uint64_t *ret_extent);
+                         uint32_t *ret_extent);
 /* Whether the place is held exactly once. */
 bool pen_store_space_alone(const struct pen_store_space *space,
                            const struct pen_store_place *place);

@@ -8,21 +8,68 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/cpu/rows.h"
+#include "kernels/fpmode.h"
+
+/* `bytes` of each element. */
+#define EACH(bytes) (PEN_STATE_GROUP_ELEMS * (bytes))
+
+#define SAME_ROW(row)                                                         \
+  {                                                                           \
+    [PEN_ISA_SCALAR] = &row, [PEN_ISA_NEON] = &row, [PEN_ISA_AVX2] = &row,    \
+    [PEN_ISA_AVX512] = &row                                                   \
+  }
+
+const struct pen_state_format pen_state_fp32 = {
+  .name = "fp32",
+  .exact = true,
+  .is_plain = true,
+  .n_arrays = 3,
+  .arrays = {{"p", EACH(4)}, {"m", EACH(4)}, {"v", EACH(4)}},
+  .rows = SAME_ROW(pen_state_fp32_row),
+};
+
+const struct pen_state_format pen_state_split32 = {
+  .name = "split32",
+  .exact = true,
+  .has_half = true,
+  .n_arrays = 3,
+  .arrays = {{"low", EACH(2)}, {"m", EACH(4)}, {"v", EACH(4)}},
+  .rows = PEN_ISA_ROWS(state_split32),
+};
+
+const struct pen_state_format pen_state_bf16 = {
+  .name = "bf16",
+  .has_half = true,
+  .n_arrays = 3,
+  .arrays = {{"low", EACH(2)}, {"m", EACH(2)}, {"v", EACH(2)}},
+  .rows = PEN_ISA_ROWS(state_bf16),
+};
+
+const struct pen_state_format pen_state_int8 = {
+  .name = "int8",
+  .has_half = true,
+  .n_arrays = 5,
+  .arrays = {{"low", EACH(1)}, {"m", EACH(1)}, {"v", EACH(1)},
+             {"m scale", 4}, {"v scale", 4}},
+  .rows = PEN_ISA_ROWS(state_int8),
+};
 
 /* Files of state name their format by its place: new ones go to the end. */
-static const struct pen_state_format *const rows[] = {&pen_state_fp32};
+static const struct pen_state_format *const formats[] = {
+  &pen_state_fp32, &pen_state_split32, &pen_state_bf16, &pen_state_int8};
 
-#define N_ROWS (sizeof rows / sizeof *rows)
+#define N_FORMATS (sizeof formats / sizeof *formats)
 
-const struct pen_state_format *pen_state_row(size_t number)
+const struct pen_state_format *pen_state_numbered(size_t number)
 {
-  return number < N_ROWS ? rows[number] : NULL;
+  return number < N_FORMATS ? formats[number] : NULL;
 }
 
 size_t pen_state_number(const struct pen_state_format *format)
 {
   size_t i = 0;
-  while (rows[i] != format)
+  while (formats[i] != format)
     i++;
   return i;
 }
@@ -30,12 +77,12 @@ size_t pen_state_number(const struct pen_state_format *format)
 int pen_state_find(const char *name, const struct pen_state_format **ret_format)
 {
   char names[128] = "";
-  for (size_t i = 0; i < N_ROWS; i++) {
-    if (strcmp(rows[i]->name, name) == 0) {
-      *ret_format = rows[i];
+  for (size_t i = 0; i < N_FORMATS; i++) {
+    if (strcmp(formats[i]->name, name) == 0) {
+      *ret_format = formats[i];
       return 0;
     }
-    strcat(strcat(names, i ? ", " : ""), rows[i]->name);
+    strcat(strcat(names, i ? ", " : ""), formats[i]->name);
   }
   return pen_error_set(PEN_EUSAGE, "there is no state format \"%.64s\"; there "
                        "are: %s", name, names);
@@ -56,11 +103,53 @@ size_t pen_state_bytes(const struct pen_state_format *format, size_t elems)
   return bytes;
 }
 
-void *pen_state_at(const struct pen_state_format *format,
-                   const struct pen_state_part *part, size_t i)
+size_t pen_state_half_bytes(const struct pen_state_format *format,
+                            size_t elems)
 {
-  size_t at = array_bytes(format, i, part->begin);
-  for (size_t k = 0; k < i; k++)
-    at += array_bytes(format, k, part->elems);
-  return (char *)part->arrays + at;
+  return format->has_half ? elems * sizeof(uint16_t) : 0;
+}
+
+/* Each array at the range's first element. */
+static void find_arrays(const struct pen_state_format *format,
+                        const struct pen_state_part *part,
+                        void *ret_arrays[PEN_STATE_ARRAYS_MAX])
+{
+  char *array = part->arrays;
+  for (size_t i = 0; i < format->n_arrays; i++) {
+    ret_arrays[i] = array + array_bytes(format, i, part->begin);
+    array += array_bytes(format, i, part->elems);
+  }
+}
+
+void pen_state_update(const struct pen_state_format *format,
+                      const struct pen_state_update *update)
+{
+  void *arrays[PEN_STATE_ARRAYS_MAX];
+  assert(update->part.n % PEN_STATE_GROUP_ELEMS == 0);
+  find_arrays(format, &update->part, arrays);
+  uint64_t outer = pen_fpmode_begin();
+  format->rows[update->isa]->update(update, arrays);
+  pen_fpmode_set(outer);
+}
+
+void pen_state_pack(const struct pen_state_format *format, enum pen_isa isa,
+                    const struct pen_state_part *part, uint16_t *half,
+                    const float *p, const float *m, const float *v)
+{
+  void *arrays[PEN_STATE_ARRAYS_MAX];
+  find_arrays(format, part, arrays);
+  uint64_t outer = pen_fpmode_begin();
+  format->rows[isa]->pack(part->n, arrays, half, p, m, v);
+  pen_fpmode_set(outer);
+}
+
+void pen_state_unpack(const struct pen_state_format *format, enum pen_isa isa,
+                      const struct pen_state_part *part, const uint16_t *half,
+                      float *p, float *m, float *v)
+{
+  void *arrays[PEN_STATE_ARRAYS_MAX];
+  find_arrays(format, part, arrays);
+  uint64_t outer = pen_fpmode_begin();
+  format->rows[isa]->unpack(part->n, arrays, half, p, m, v);
+  pen_fpmode_set(outer);
 }

@@ -3,7 +3,8 @@
  *
  * The state of a range of elements is a few arrays, one after the other, each
  * with some bytes for a fixed number of elements.  Nobody but a row knows how
- * many there are or what is in them. */
+ * many there are or what is in them.  In some formats the upper half of a
+ * master weight is the bf16 weight itself, which lies elsewhere: the half. */
 #ifndef PEN_KERNELS_STATE_H
 #define PEN_KERNELS_STATE_H
 
@@ -33,40 +34,64 @@ struct pen_state_part {
 
 /* One AdamW step over a range. */
 struct pen_state_update {
+  enum pen_isa isa;
   const struct pen_adamw_params *params;
   struct pen_state_part part;
   size_t decay_begin, decay_end; /* of part.n: these elements decay */
-  enum pen_elem elem; /* of grad and weight, both [part.n] */
+  /* What random rounding is a function of: `key`, of seed, step and block, and
+   * an element's number in its block, here of the range's first. */
+  uint64_t key, first;
+  enum pen_elem elem; /* of grad and weight, both [part.n]; bf16 with a half */
   const void *grad;
-  void *weight; /* out */
+  void *weight; /* out; where the format has a half: that, in and out */
+};
+
+/* What a row does at one instruction set; arrays[i] is array i at the range's
+ * first element, n a multiple of PEN_STATE_GROUP_ELEMS. */
+struct pen_state_row {
+  void (*update)(const struct pen_state_update *update, void *const *arrays);
+  void (*pack)(size_t n, void *const *arrays, uint16_t *half, const float *p,
+               const float *m, const float *v);
+  void (*unpack)(size_t n, void *const *arrays, const uint16_t *half, float *p,
+                 float *m, float *v);
 };
 
 struct pen_state_format {
   const char *name;
-  bool exact;     /* trains to the same bits as fp32 */
-  bool is_plain;  /* its arrays are p, m and v in fp32 */
+  bool exact;    /* trains to the same bits as fp32 */
+  bool is_plain; /* its arrays are p, m and v in fp32 */
+  bool has_half;
   size_t n_arrays;
   struct pen_state_array arrays[PEN_STATE_ARRAYS_MAX];
-  void (*update)(enum pen_isa isa, const struct pen_state_update *update);
-  /* State to and from fp32: p, m, v [part.n] each. */
-  void (*pack)(enum pen_isa isa, const struct pen_state_part *part,
-               const float *p, const float *m, const float *v);
-  void (*unpack)(enum pen_isa isa, const struct pen_state_part *part, float *p,
-                 float *m, float *v);
+  const struct pen_state_row *rows[PEN_ISA_COUNT];
 };
 
-extern const struct pen_state_format pen_state_fp32;
+extern const struct pen_state_format pen_state_fp32, pen_state_split32,
+    pen_state_bf16, pen_state_int8;
 
-/* Rows by number, which files of state keep; NULL behind the last. */
-const struct pen_state_format *pen_state_row(size_t number);
+/* Formats by number, which files of state keep; NULL behind the last. */
+const struct pen_state_format *pen_state_numbered(size_t number);
 size_t pen_state_number(const struct pen_state_format *format);
-/* -PEN_EUSAGE, listing the names, where there is no such row. */
+/* -PEN_EUSAGE, listing the names, where there is none of this name. */
 int pen_state_find(const char *name, const struct pen_state_format **ret_format);
 
-/* Bytes of all arrays for `elems` elements. */
+/* Bytes of all arrays for `elems` elements; and of their halves, 0 where the
+ * format has none. */
 size_t pen_state_bytes(const struct pen_state_format *format, size_t elems);
-/* Where array `i` has what belongs to the range's first element. */
-void *pen_state_at(const struct pen_state_format *format,
-                   const struct pen_state_part *part, size_t i);
+size_t pen_state_half_bytes(const struct pen_state_format *format,
+                            size_t elems);
+
+/* One step.  Any thread, for ranges apart from each other. */
+void pen_state_update(const struct pen_state_format *format,
+                      const struct pen_state_update *update);
+
+/* State to and from fp32: p, m, v [part.n], half [part.n] or NULL.  Rounds to
+ * nearest; what was unpacked is packed to the same bits. */
+void pen_state_pack(const struct pen_state_format *format, enum pen_isa isa,
+                    const struct pen_state_part *part, uint16_t *half,
+                    const float *p, const float *m, const float *v);
+void pen_state_unpack(const struct pen_state_format *format, enum pen_isa isa,
+                      const struct pen_state_part *part, const uint16_t *half,
+                      float *p, float *m, float *v);
 
 #endif

@@ -1,67 +1,52 @@
 /* state_fp32.c: state as three arrays of fp32: master weights and both moments.
  *
+ * One row for every instruction set: the kernels of adamw.h choose their own.
  * Any thread.  Disadvantage: 12 bytes a parameter, and the weights besides. */
 #include <string.h>
 
-#include "kernels/state.h"
-
-enum { P, M, V };
+#include "kernels/cpu/rows.h"
 
 /* Elements [begin, end) of the range, all decayed or all not. */
-static void update_some(enum pen_isa isa, const struct pen_state_update *u,
+static void update_some(const struct pen_state_update *u, void *const *arrays,
                         bool decays, size_t begin, size_t end)
 {
-  struct pen_state_part part = u->part;
   size_t n = end - begin, elem_bytes = pen_elem_bytes(u->elem);
-  part.begin += begin;
-  if (n == 0)
-    return;
-  float *p = (float *)part.arrays + part.begin, *m = p + part.elems;
-  float *v = m + part.elems;
+  float *p = (float *)arrays[0] + begin, *m = (float *)arrays[1] + begin;
+  float *v = (float *)arrays[2] + begin;
   const void *grad = (const char *)u->grad + begin * elem_bytes;
   void *weight = (char *)u->weight + begin * elem_bytes;
+  if (n == 0)
+    return;
   if (u->elem == PEN_ELEM_BF16)
-    pen_adamw_update_bf16(isa, u->params, decays, n, p, m, v, grad, weight);
+    pen_adamw_update_bf16(u->isa, u->params, decays, n, p, m, v, grad, weight);
   else
-    pen_adamw_update_f32(isa, u->params, decays, n, p, m, v, grad, weight);
+    pen_adamw_update_f32(u->isa, u->params, decays, n, p, m, v, grad, weight);
 }
 
-static void update(enum pen_isa isa, const struct pen_state_update *u)
+static void update(const struct pen_state_update *u, void *const *arrays)
 {
-  update_some(isa, u, false, 0, u->decay_begin);
-  update_some(isa, u, true, u->decay_begin, u->decay_end);
-  update_some(isa, u, false, u->decay_end, u->part.n);
+  update_some(u, arrays, false, 0, u->decay_begin);
+  update_some(u, arrays, true, u->decay_begin, u->decay_end);
+  update_some(u, arrays, false, u->decay_end, u->part.n);
 }
 
-static void pack(enum pen_isa isa, const struct pen_state_part *part,
-                 const float *p, const float *m, const float *v)
+static void pack(size_t n, void *const *arrays, uint16_t *half, const float *p,
+                 const float *m, const float *v)
 {
-  const float *from[] = {p, m, v};
-  (void)isa;
-  for (size_t i = P; i <= V; i++)
-    memcpy(pen_state_at(&pen_state_fp32, part, i), from[i],
-           part->n * sizeof(float));
+  (void)half;
+  memcpy(arrays[0], p, n * sizeof *p);
+  memcpy(arrays[1], m, n * sizeof *m);
+  memcpy(arrays[2], v, n * sizeof *v);
 }
 
-static void unpack(enum pen_isa isa, const struct pen_state_part *part,
+static void unpack(size_t n, void *const *arrays, const uint16_t *half,
                    float *p, float *m, float *v)
 {
-  float *to[] = {p, m, v};
-  (void)isa;
-  for (size_t i = P; i <= V; i++)
-    memcpy(to[i], pen_state_at(&pen_state_fp32, part, i),
-           part->n * sizeof(float));
+  (void)half;
+  memcpy(p, arrays[0], n * sizeof *p);
+  memcpy(m, arrays[1], n * sizeof *m);
+  memcpy(v, arrays[2], n * sizeof *v);
 }
 
-#define GROUP_F32 (PEN_STATE_GROUP_ELEMS * sizeof(float))
-
-const struct pen_state_format pen_state_fp32 = {
-  .name = "fp32",
-  .exact = true,
-  .is_plain = true,
-  .n_arrays = 3,
-  .arrays = {{"p", GROUP_F32}, {"m", GROUP_F32}, {"v", GROUP_F32}},
-  .update = update,
-  .pack = pack,
-  .unpack = unpack,
-};
+const struct pen_state_row pen_state_fp32_row = {
+    .update = update, .pack = pack, .unpack = unpack};

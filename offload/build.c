@@ -471,6 +471,14 @@ static void emit_groups(struct pen_emit *e, bool commits)
   e->carry->pending = true;
 }
 
+/* Of a tile whose halves are weights in RAM. */
+static void read_halves(struct pen_emit *e, const struct pen_tile *tile)
+{
+  size_t elem = e->w->weight_elem_bytes;
+  pen_emit_read_part(e, e->l->weight_home[tile->block], tile->begin * elem,
+                     tile->elems * elem);
+}
+
 /* No forward: apply what is pending, and hand out everything when saving. */
 static void emit_drain(struct pen_emit *e, bool commits)
 {
@@ -486,6 +494,8 @@ static void emit_drain(struct pen_emit *e, bool commits)
       if (e->rc == 0)
         e->s->tasks[task].tile = t;
       pen_emit_read(e, e->l->tiles[t].state_home);
+      if (pen_layout_half_is_weight(e->l, &e->l->tiles[t]))
+        read_halves(e, &e->l->tiles[t]);
     }
     uint32_t w = pen_move_weight_host(e, b);
     pen_emit_task(e, PEN_TASK_SAVE_BLOCK, PEN_LANE_WRITE, always, (uint32_t)b,

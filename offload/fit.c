@@ -126,7 +126,8 @@ static uint64_t held_state(const struct fitter *f)
   uint64_t sum = 0;
   for (size_t b = 0; b < f->w->n_blocks; b++)
     sum += pen_state_bytes(f->w->state, f->w->blocks[b].elems) +
-           PEN_SLOT_ALIGN;
+           pen_state_half_bytes(f->w->state, f->w->blocks[b].elems) +
+           2 * PEN_SLOT_ALIGN;
   return sum;
 }
 

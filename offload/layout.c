@@ -141,27 +141,43 @@ size_t pen_layout_state_bytes(const struct pen_layout *layout,
   return pen_state_bytes(layout->state, tile->elems);
 }
 
-size_t pen_layout_state_transfer(const struct pen_layout *layout,
-                                 const struct pen_tile *tile)
+size_t pen_layout_half_offset(const struct pen_layout *layout,
+                              const struct pen_tile *tile)
 {
   return aligned(pen_layout_state_bytes(layout, tile));
+}
+
+size_t pen_layout_image_bytes(const struct pen_layout *layout,
+                              const struct pen_tile *tile)
+{
+  return pen_layout_half_offset(layout, tile) +
+         aligned(pen_state_half_bytes(layout->state, tile->elems));
+}
+
+bool pen_layout_half_is_weight(const struct pen_layout *layout,
+                               const struct pen_tile *tile)
+{
+  uint32_t home = layout->weight_home[tile->block];
+  return layout->state->has_half &&
+         layout->slots[home].tier == PEN_TIER_HOST;
 }
 
 size_t pen_layout_array_bytes(const struct pen_layout *layout,
                               const struct pen_slot *slot, size_t at)
 {
   const struct pen_state_format *f = layout->state;
-  size_t begin = 0;
+  size_t begin = 0, groups = slot->state_elems / PEN_STATE_GROUP_ELEMS;
   if (!slot->state_elems)
     return slot->array_bytes;
-  for (size_t i = 0; i + 1 < f->n_arrays; i++) {
-    size_t bytes = slot->state_elems / PEN_STATE_GROUP_ELEMS *
-                   f->arrays[i].group_bytes;
+  for (size_t i = 0; i < f->n_arrays; i++) {
+    size_t end = begin + groups * f->arrays[i].group_bytes;
+    if (i + 1 == f->n_arrays)
+      end = aligned(end);
     if (at == begin)
-      return bytes;
-    begin += bytes;
+      return end - begin;
+    begin = end;
   }
-  return slot->bytes - at;
+  return slot->bytes - at; /* halves */
 }
 
 bool pen_layout_keeps_head(const struct pen_layout *layout,
@@ -301,7 +317,8 @@ static void place_state(struct maker *m)
   const struct pen_workload *w = m->w;
   const struct pen_placement *p = &l->placement;
   struct budget budget = {0, p->state_host_bytes};
-  l->tile_bytes = aligned(pen_state_bytes(l->state, p->tile_elems));
+  l->tile_bytes = pen_layout_image_bytes(
+      l, &(struct pen_tile){.elems = p->tile_elems});
   size_t t = 0;
   for (size_t b = 0; b < w->n_blocks; b++) {
     l->block_tiles[b] = (uint32_t)t;
@@ -311,7 +328,9 @@ static void place_state(struct maker *m)
         elems = p->tile_elems;
       struct pen_tile *tile = &l->tiles[t];
       *tile = (struct pen_tile){(uint32_t)b, e, elems, PEN_NONE, PEN_NONE};
-      size_t bytes = pen_layout_state_bytes(l, tile);
+      size_t bytes = pen_layout_half_is_weight(l, tile)
+                         ? pen_layout_state_bytes(l, tile)
+                         : pen_layout_image_bytes(l, tile);
       if (p->inference)
         continue;
       if (take(&budget, false, aligned(bytes)) == PEN_TIER_HOST)

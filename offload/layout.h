@@ -50,7 +50,7 @@ struct pen_layout {
   size_t n_tiles;
   uint32_t *block_tiles;  /* [n_blocks + 1]: first tile of each block */
   size_t n_store_tiles;
-  size_t tile_bytes;      /* of a whole tile's state, aligned */
+  size_t tile_bytes;      /* of a whole tile's image, below */
 
   /* Slot numbers, PEN_NONE where there is none. */
   uint32_t *weight_home;  /* [n_blocks] any tier */
@@ -87,11 +87,19 @@ int pen_layout_init(struct pen_layout *ret_layout,
                     const struct pen_placement *placement);
 void pen_layout_done(struct pen_layout *layout);
 
-/* Bytes of a tile's state; of its transfers, whole pages. */
+/* A tile's state lies in its slot as arrays, then on a page of their own the
+ * halves of its masters, where the format has some: the tile's image, which is
+ * what goes to the store.  Where the block's weights have their home in RAM, they
+ * are the halves: a home of state in RAM then has arrays alone, and from the
+ * store they alone are read. */
 size_t pen_layout_state_bytes(const struct pen_layout *layout,
+                              const struct pen_tile *tile); /* of arrays */
+size_t pen_layout_half_offset(const struct pen_layout *layout,
                               const struct pen_tile *tile);
-size_t pen_layout_state_transfer(const struct pen_layout *layout,
-                                 const struct pen_tile *tile);
+size_t pen_layout_image_bytes(const struct pen_layout *layout,
+                              const struct pen_tile *tile);
+bool pen_layout_half_is_weight(const struct pen_layout *layout,
+                               const struct pen_tile *tile);
 
 /* Bytes of the array that begins at byte `at` of a slot: of the last one to the
  * slot's end. */

@@ -208,6 +208,33 @@ static uint64_t page_up(uint64_t bytes)
   return (bytes + PEN_SLOT_ALIGN - 1) / PEN_SLOT_ALIGN * PEN_SLOT_ALIGN;
 }
 
+/* The update itself.  What of the weights it reads is their old content: it is
+ * ordered behind all uses of that as any filling is. */
+static void emit_update(struct pen_emit *e, uint32_t number, uint32_t state,
+                        uint32_t grad, uint32_t weights)
+{
+  const struct pen_tile *tile = &e->l->tiles[number];
+  size_t elem = e->w->weight_elem_bytes;
+  uint64_t offset = tile->begin * elem, bytes = page_up(tile->elems * elem);
+  bool in_place = pen_layout_half_is_weight(e->l, tile);
+  bool keeps_image = tile->state_home == PEN_NONE || !in_place;
+  uint32_t task = pen_emit_task(e, PEN_TASK_UPDATE, PEN_LANE_UPDATE,
+                                PEN_GUARD_APPLY, tile->block, PEN_NONE);
+  pen_emit_read_part(e, grad, grad == e->l->grad_home[tile->block] ? offset : 0,
+                     bytes);
+  pen_emit_modify(e, state);
+  pen_emit_modified(e, state, keeps_image ? pen_layout_image_bytes(e->l, tile)
+                                          : pen_layout_half_offset(e->l, tile));
+  pen_emit_write_part(e, weights, offset, bytes);
+  set_tile(e, task, number, 0);
+  if (e->rc < 0)
+    return;
+  struct pen_cost *cost = &e->s->tasks[task].cost;
+  cost->update_elems = tile->elems;
+  if (in_place && !keeps_image)
+    cost->dram_read_bytes += bytes;
+}
+
 /* One tile: its gradient and state to RAM, AdamW, its state back.  Its weights
  * go to their place in `weights`. */
 static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
@@ -216,7 +243,10 @@ static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
   const enum pen_guard apply = PEN_GUARD_APPLY;
   size_t elem = e->w->weight_elem_bytes;
   uint64_t offset = tile->begin * elem, bytes = page_up(tile->elems * elem);
-  uint64_t state_bytes = pen_layout_state_transfer(e->l, tile);
+  uint64_t image = pen_layout_image_bytes(e->l, tile);
+  uint64_t wanted = pen_layout_half_is_weight(e->l, tile)
+                        ? pen_layout_half_offset(e->l, tile)
+                        : image;
   uint32_t grad_home = e->l->grad_home[tile->block], grad = grad_home;
   uint32_t task;
   if (pen_emit_tier(e, grad_home) == PEN_TIER_NVME) {
@@ -232,23 +262,15 @@ static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
     state = pen_emit_take(e, e->l->tile_state, number);
     task = pen_emit_task(e, PEN_TASK_READ_TILE, PEN_LANE_READ, apply,
                          tile->block, PEN_NONE);
-    pen_emit_write_part(e, state, 0, state_bytes);
-    set_tile(e, task, number, state_bytes);
+    pen_emit_write_part(e, state, 0, wanted);
+    set_tile(e, task, number, wanted);
   }
-  task = pen_emit_task(e, PEN_TASK_UPDATE, PEN_LANE_UPDATE, apply,
-                       tile->block, PEN_NONE);
-  pen_emit_read_part(e, grad, grad == grad_home ? offset : 0, bytes);
-  pen_emit_modify(e, state);
-  pen_emit_modified(e, state, state_bytes);
-  pen_emit_write_part(e, weights, offset, bytes);
-  set_tile(e, task, number, 0);
-  if (e->rc == 0)
-    e->s->tasks[task].cost.update_elems = tile->elems;
+  emit_update(e, number, state, grad, weights);
   if (tile->state_home == PEN_NONE) {
     task = pen_emit_task(e, PEN_TASK_WRITE_TILE, PEN_LANE_WRITE, apply,
                          tile->block, PEN_NONE);
-    pen_emit_read_part(e, state, 0, state_bytes);
-    set_tile(e, task, number, state_bytes);
+    pen_emit_read_part(e, state, 0, image);
+    set_tile(e, task, number, image);
   }
 }
 

@@ -29,8 +29,10 @@ struct pen_run_hooks {
    * nothing. */
   int (*before_commit)(void *ctx);
   /* While a step with shape.save runs; the pointers are borrowed for the call. */
-  /* state: the arrays of tile->elems, as the layout's format has them. */
-  int (*save_tile)(void *ctx, uint32_t tile, const void *state);
+  /* state: the arrays of tile->elems, as the layout's format has them; half:
+   * its halves, NULL where it has none. */
+  int (*save_tile)(void *ctx, uint32_t tile, const void *state,
+                   const void *half);
   int (*save_block)(void *ctx, uint32_t block, const void *weights);
 };
 
@@ -82,6 +84,8 @@ int pen_run_load(struct pen_run *run, pen_run_loader load, void *ctx);
 struct pen_run_update {
   bool apply; /* false: discard them (non-finite) */
   struct pen_adamw_params params;
+  uint64_t seed, number; /* random rounding is a function of both: the run's
+                            seed, and which applied update it is */
   bool commit; /* once they are done, if any state is in the store; a step
                   that saves always commits */
   uint64_t step; /* what the commit says */

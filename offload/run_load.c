@@ -34,43 +34,67 @@ struct loading {
   float *piece; /* p, m, v of PIECE_ELEMS; NULL where the format is fp32 */
 };
 
-/* Weights of n elements, from their masters. */
-static void make_weights(const struct pen_run *run, size_t n, const float *p,
-                         void *weights)
-{
-  if (run->o.workload->weight_elem_bytes == sizeof(uint16_t))
-    pen_cast_f32_to_bf16_away(run->o.isa, n, p, weights);
-  else
-    memcpy(weights, p, n * sizeof *p);
-}
+/* Where a tile's parts go: its arrays, and its halves or, in formats without
+ * them, its weights. */
+struct parts {
+  void *arrays;
+  char *weights;
+};
 
-/* A tile's state to `state`, its weights to `weights`. */
-static int load_state(const struct loading *g, uint32_t number, void *state,
-                      char *weights)
+/* A format of fp32 arrays is filled in place, its weights made from them. */
+static int load_plain(const struct loading *g, uint32_t number,
+                      const struct parts *to)
 {
   const struct pen_run *run = g->run;
-  const struct pen_tile *tile = &run->o.layout->tiles[number];
-  const struct pen_state_format *format = run->o.layout->state;
-  size_t elem = run->o.workload->weight_elem_bytes;
+  size_t n = run->o.layout->tiles[number].elems;
+  float *p = to->arrays;
+  int rc = g->load(g->ctx, number, 0, n, p, p + n, p + 2 * n);
+  if (rc < 0)
+    return rc;
+  if (run->o.workload->weight_elem_bytes == sizeof(uint16_t))
+    pen_cast_f32_to_bf16_away(run->o.isa, n, p, (uint16_t *)to->weights);
+  else
+    memcpy(to->weights, p, n * sizeof *p);
+  return rc;
+}
+
+static int load_pieces(const struct loading *g, uint32_t number,
+                       const struct parts *to)
+{
+  const struct pen_run *run = g->run;
+  size_t elems = run->o.layout->tiles[number].elems;
   float *p = g->piece, *m = p + PIECE_ELEMS, *v = m + PIECE_ELEMS;
   int rc = 0;
-  if (format->is_plain) {
-    p = state;
-    rc = g->load(g->ctx, number, 0, tile->elems, p, p + tile->elems,
-                 p + 2 * tile->elems);
-    if (rc >= 0)
-      make_weights(run, tile->elems, p, weights);
-    return rc;
-  }
-  for (size_t at = 0, n; rc >= 0 && at < tile->elems; at += n) {
-    n = tile->elems - at < PIECE_ELEMS ? tile->elems - at : PIECE_ELEMS;
-    struct pen_state_part part = {state, tile->elems, at, n};
+  for (size_t at = 0, n; rc >= 0 && at < elems; at += n) {
+    n = elems - at < PIECE_ELEMS ? elems - at : PIECE_ELEMS;
+    struct pen_state_part part = {to->arrays, elems, at, n};
     rc = g->load(g->ctx, number, at, n, p, m, v);
-    if (rc < 0)
-      return rc;
-    format->pack(run->o.isa, &part, p, m, v);
-    make_weights(run, n, p, weights + at * elem);
+    if (rc >= 0)
+      pen_state_pack(run->o.layout->state, run->o.isa, &part,
+                     (uint16_t *)to->weights + at, p, m, v);
   }
+  return rc;
+}
+
+/* The tile's image into an open slot, and its weights to their place. */
+static int load_image(const struct loading *g, uint32_t number, char *image,
+                      char *weights)
+{
+  const struct pen_layout *l = g->run->o.layout;
+  const struct pen_tile *tile = &l->tiles[number];
+  size_t arrays = pen_layout_state_bytes(l, tile);
+  size_t at = pen_layout_half_offset(l, tile);
+  size_t half = pen_state_half_bytes(l->state, tile->elems);
+  struct parts to = {image, weights};
+  memset(image + arrays, 0, at - arrays);
+  int rc = l->state->is_plain ? load_plain(g, number, &to)
+                              : load_pieces(g, number, &to);
+  bool keeps_half = half && (tile->state_home == PEN_NONE ||
+                             !pen_layout_half_is_weight(l, tile));
+  if (rc < 0 || !keeps_half)
+    return rc;
+  memcpy(image + at, weights, half);
+  memset(image + at + half, 0, pen_layout_image_bytes(l, tile) - at - half);
   return rc;
 }
 
@@ -82,20 +106,19 @@ static int load_tile(const struct loading *g, uint32_t number, void *weights)
   uint32_t slot =
       tile->state_home != PEN_NONE ? tile->state_home : l->tile_state.first;
   pen_poison_open(&run->poison, slot);
-  char *state = slot_address(run, slot);
-  size_t bytes = pen_layout_state_bytes(l, tile);
-  size_t transfer = pen_layout_state_transfer(l, tile);
-  memset(state + bytes, 0, transfer - bytes);
-  int rc = load_state(
-      g, number, state,
+  char *image = slot_address(run, slot);
+  int rc = load_image(
+      g, number, image,
       (char *)weights + tile->begin * run->o.workload->weight_elem_bytes);
   bool in_store = rc == PEN_RUN_IN_STORE;
   if (in_store)
     rc = 0;
   if (rc == 0 && tile->store_tile != PEN_NONE && !in_store) {
     struct pen_store_queue *queue = run->lanes[PEN_LANE_WRITE].queue;
-    rc = finish_transfer(queue, pen_store_write_tile(queue, tile->store_tile,
-                                                     state, transfer, 0));
+    rc = finish_transfer(
+        queue, pen_store_write_tile(queue, tile->store_tile, image,
+                                    pen_layout_image_bytes(l, tile),
+                                    pen_layout_half_offset(l, tile), 0));
   }
   pen_poison_close(&run->poison, slot);
   return rc;

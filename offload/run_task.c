@@ -135,13 +135,24 @@ static int do_copy(struct pen_run *run, const struct pen_task *t,
 static int do_update(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
+  const struct pen_layout *l = run->o.layout;
+  const struct pen_tile *tile = &l->tiles[t->tile];
   struct pen_update update = {.isa = run->o.isa,
                               .params = &run->update.params,
                               .workload = run->o.workload,
-                              .tile = &run->o.layout->tiles[t->tile],
+                              .tile = tile,
                               .state = at[1],
                               .grad = at[0],
-                              .weight = at[2]};
+                              .weight = at[2],
+                              .seed = run->update.seed,
+                              .step = run->update.number};
+  char *half = (char *)at[1] + pen_layout_half_offset(l, tile);
+  if (l->state->has_half && !pen_layout_half_is_weight(l, tile)) {
+    update.weight = half;
+    update.copy = at[2];
+  } else if (l->state->has_half && tile->state_home == PEN_NONE) {
+    update.copy = half;
+  }
   pen_update_tile(run->o.update_pool, &update);
   return 0;
 }
@@ -182,7 +193,14 @@ static int do_commit(struct pen_run *run, const struct pen_task *t,
 static int do_save_tile(struct pen_run *run, const struct pen_task *t,
                         void *const *at)
 {
-  return run->o.hooks.save_tile(run->o.hooks.ctx, t->tile, at[0]);
+  const struct pen_layout *l = run->o.layout;
+  const struct pen_tile *tile = &l->tiles[t->tile];
+  const char *half = (char *)at[0] + pen_layout_half_offset(l, tile);
+  if (!l->state->has_half)
+    half = NULL;
+  else if (pen_layout_half_is_weight(l, tile))
+    half = at[1];
+  return run->o.hooks.save_tile(run->o.hooks.ctx, t->tile, at[0], half);
 }
 
 static int do_save_block(struct pen_run *run, const struct pen_task *t,

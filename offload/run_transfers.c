@@ -33,7 +33,8 @@ static int submit(struct pen_run_lane *lane, const struct pen_task *t)
   const struct pen_access *a = &run->schedule.accesses[t->first_access];
   void *at[PEN_TASK_ACCESSES_MAX];
   pen_run_addresses(run, t, at);
-  size_t tile = t->tile == PEN_NONE ? 0 : run->o.layout->tiles[t->tile].store_tile;
+  const struct pen_tile *tile =
+      t->tile == PEN_NONE ? NULL : &run->o.layout->tiles[t->tile];
   const struct pen_slot *slots = run->o.layout->slots;
   switch (t->kind) {
   case PEN_TASK_READ:
@@ -43,10 +44,12 @@ static int submit(struct pen_run_lane *lane, const struct pen_task *t)
     return pen_store_write_scratch(lane->queue, slots[a[1].slot].offset +
                                    a[1].offset, at[0], a[1].bytes, t->ticket);
   case PEN_TASK_READ_TILE:
-    return pen_store_read_tile(lane->queue, tile, at[0], a[0].bytes,
-                               t->ticket);
+    return pen_store_read_tile(lane->queue, tile->store_tile, at[0],
+                               a[0].bytes, t->ticket);
   default:
-    return pen_store_write_tile(lane->queue, tile, at[0], a[0].bytes,
+    return pen_store_write_tile(lane->queue, tile->store_tile, at[0],
+                                a[0].bytes,
+                                pen_layout_half_offset(run->o.layout, tile),
                                 t->ticket);
   }
 }

@@ -63,7 +63,7 @@ enum pen_lane {
   X(UPDATE, "update")             /* r grad, m state, w weight          */   \
   X(DECIDE, "decide")             /* r results(host) in two parts       */   \
   X(COMMIT, "commit")             /* -                                  */   \
-  X(SAVE_TILE, "save tile")       /* r state(host)                      */   \
+  X(SAVE_TILE, "save tile")       /* r state(host) [, r weight(host)]   */   \
   X(SAVE_BLOCK, "save block")     /* r weight(host)                     */
 
 enum pen_task_kind {

@@ -7,6 +7,9 @@
 #include "offload/update.h"
 
 #include <assert.h>
+#include <string.h>
+
+#include "base/rng.h"
 
 #define PIECE_ELEMS ((size_t)32768)
 
@@ -40,15 +43,21 @@ static void update_range(const struct pen_update *u, struct span decay,
                          size_t begin, size_t end)
 {
   size_t elem_bytes = u->workload->weight_elem_bytes;
+  size_t bytes = (end - begin) * elem_bytes;
   struct pen_state_update update = {
+      .isa = u->isa,
       .params = u->params,
       .part = {u->state, u->tile->elems, begin, end - begin},
       .decay_begin = decay.begin - begin,
       .decay_end = decay.end - begin,
+      .key = pen_rng_u64(u->seed, u->step, u->tile->block),
+      .first = u->tile->begin + begin,
       .elem = elem_bytes == sizeof(uint16_t) ? PEN_ELEM_BF16 : PEN_ELEM_F32,
       .grad = (const char *)u->grad + begin * elem_bytes,
       .weight = (char *)u->weight + begin * elem_bytes};
-  u->workload->state->update(u->isa, &update);
+  pen_state_update(u->workload->state, &update);
+  if (u->copy)
+    memcpy((char *)u->copy + begin * elem_bytes, update.weight, bytes);
 }
 
 static void update_piece(void *ctx, size_t item, size_t worker)

@@ -14,7 +14,9 @@ struct pen_update {
   const struct pen_tile *tile;
   void *state;      /* its arrays, of tile->elems */
   const void *grad; /* [tile->elems] in the run's dtype */
-  void *weight;     /* the same; out */
+  void *weight;     /* the same; out, and where the format has a half that */
+  void *copy;       /* the new halves go here too; NULL: nowhere */
+  uint64_t seed, step; /* random rounding is a function of both */
 };
 
 /* Cut among workers by element number, each range decayed or not as its block

@@ -8,6 +8,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/isa.h"
+#include "kernels/state.h"
 
 /* Declares the rows of a topic; with PEN_ISA_ROWS the one place that knows
  * which levels exist where (the build's list of files must agree). */
@@ -48,6 +49,16 @@ struct pen_adamw_row {
               float *p, float *m, float *v, const float *grad, float *weight);
 };
 PEN_ISA_DECLARE(adamw);
+
+/* State formats (kernels/state.h): the same source at every level. */
+#define PEN_STATE_DECLARE(format)                                             \
+  extern const struct pen_state_row pen_state_##format##_scalar,              \
+      pen_state_##format##_neon, pen_state_##format##_avx2,                   \
+      pen_state_##format##_avx512
+PEN_STATE_DECLARE(split32);
+PEN_STATE_DECLARE(bf16);
+PEN_STATE_DECLARE(int8);
+extern const struct pen_state_row pen_state_fp32_row; /* of every level */
 
 struct pen_cast_row {
   void (*f32_to_bf16)(size_t n, const float *src, uint16_t *dst);

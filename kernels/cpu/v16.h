@@ -16,8 +16,8 @@
 #endif
 #define PEN_PARTS (16 / PEN_NATIVE)
 
-#if PEN_NATIVE > 4
-#include <immintrin.h> /* for v16_fma alone */
+#if PEN_NATIVE > 4 || defined(__SSE__)
+#include <immintrin.h> /* for v16_fma and v16_sqrt alone */
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -128,6 +128,24 @@ PEN_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
 #else
   PEN_EACH_PART for (int l = 0; l < PEN_NATIVE; l++) a.p[i_][l] =
       __builtin_fmaf(b.p[i_][l], c.p[i_][l], a.p[i_][l]);
+#endif
+  return a;
+}
+
+/* Correctly rounded, as IEEE has it. */
+PEN_INLINE v16 v16_sqrt(v16 a)
+{
+#if PEN_NATIVE == 16
+  a.p[0] = (pen_nf)_mm512_sqrt_ps((__m512)a.p[0]);
+#elif PEN_NATIVE == 8
+  PEN_EACH_PART a.p[i_] = (pen_nf)_mm256_sqrt_ps((__m256)a.p[i_]);
+#elif defined(__aarch64__)
+  PEN_EACH_PART a.p[i_] = (pen_nf)vsqrtq_f32((float32x4_t)a.p[i_]);
+#elif defined(__SSE__)
+  PEN_EACH_PART a.p[i_] = (pen_nf)_mm_sqrt_ps((__m128)a.p[i_]);
+#else
+  PEN_EACH_PART for (int l = 0; l < PEN_NATIVE; l++) a.p[i_][l] =
+      __builtin_sqrtf(a.p[i_][l]);
 #endif
   return a;
 }

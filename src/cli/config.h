@@ -43,6 +43,15 @@ enum pen_config_durability {
   PEN_CONFIG_DURABILITY_NONE,
 };
 
+/* By the numbers of kernels/state.h. */
+enum pen_config_state_format {
+  PEN_CONFIG_FORMAT_FP32,
+  PEN_CONFIG_FORMAT_SPLIT32,
+  PEN_CONFIG_FORMAT_BF16,
+  PEN_CONFIG_FORMAT_INT8,
+  PEN_CONFIG_FORMAT_AUTO,
+};
+
 enum pen_config_state_after_run {
   PEN_CONFIG_STATE_KEEP,
   PEN_CONFIG_STATE_DISCARD,
@@ -140,6 +149,7 @@ struct pen_config {
   char *backend; /* auto, host, cuda */
   uint64_t device; /* number of it */
   int dtype;  /* enum pen_config_dtype */
+  int state_format;
   char *gemm; /* auto, reference, openblas, onednn, cublas */
 
   /* placement: what may not */

@@ -71,6 +71,14 @@ WORDS(gemm_words) = {
   { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 },
   { "cublas", 0 }, { 0 },
 };
+WORDS(state_format_words) = {
+  { "auto", PEN_CONFIG_FORMAT_AUTO },
+  { "fp32", PEN_CONFIG_FORMAT_FP32 },
+  { "split32", PEN_CONFIG_FORMAT_SPLIT32 },
+  { "bf16", PEN_CONFIG_FORMAT_BF16 },
+  { "int8", PEN_CONFIG_FORMAT_INT8 },
+  { 0 },
+};
 WORDS(backend_words) = {
   { "auto", 0 }, { "host", 0 }, { "cuda", 0 }, { 0 },
 };
@@ -299,6 +307,8 @@ static const struct pen_option table[] = {
 
   { "dtype", "torch-dtype", 0, ENUM(dtype), "auto", dtype_words, 0, 0,
     COMPUTES | N | X, 0, NUMERICS, NULL, "of weights and activations; auto: as the model's files" },
+  { "state-format", "optim-state", 0, ENUM(state_format), "auto", state_format_words, 0, 0,
+    T | P, 0, NUMERICS, NULL, "of master weights and moments; auto: the run's, or fp32" },
   { "backend", NULL, 0, STRING(backend), "auto", backend_words, 0, 0,
     T | E, 0, NUMERICS, NULL, "what computes; auto: a GPU if there is one" },
   { "gemm", NULL, 0, STRING(gemm), "auto", gemm_words, 0, 0,

@@ -91,6 +91,8 @@ void pen_settings_train(const struct pen_config *c,
                         struct pen_train_settings *s)
 {
   pen_settings_model(c, &s->model);
+  if (c->state_format != PEN_CONFIG_FORMAT_AUTO)
+    s->model.state = pen_state_numbered((size_t)c->state_format);
   pen_settings_machine(c, &s->machine);
   s->data_name = c->data;
   s->output_dir = c->output_dir;

@@ -42,9 +42,9 @@ int pen_checkpoint_begin(struct pen_session *session, const char *path,
 }
 
 int pen_checkpoint_save_tile(struct pen_checkpoint *c, uint32_t tile,
-                             const void *state)
+                             const void *state, const void *half)
 {
-  return c->state ? pen_saved_put_tile(c->state, tile, state) : 0;
+  return c->state ? pen_saved_put_tile(c->state, tile, state, half) : 0;
 }
 
 int pen_checkpoint_save_block(struct pen_checkpoint *c, uint32_t block,

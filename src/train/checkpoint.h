@@ -20,7 +20,8 @@ int pen_checkpoint_begin(struct pen_session *session, const char *path,
 /* Adds a tile's state, as struct pen_run_hooks hands it out, and a block's
  * weights.  The write lane's thread. */
 int pen_checkpoint_save_tile(struct pen_checkpoint *checkpoint, uint32_t tile,
-                             const void *state);
+                             const void *state,
+                             const void *half);
 int pen_checkpoint_save_block(struct pen_checkpoint *checkpoint,
                               uint32_t block, const void *weights);
 

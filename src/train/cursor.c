@@ -19,7 +19,7 @@ int pen_cursor_read(const void *bytes, size_t n_bytes,
                          "penstock reads %d",
                          (unsigned long long)cursor.version,
                          PEN_CURSOR_VERSION);
-  if (!pen_state_row(cursor.state))
+  if (!pen_state_numbered(cursor.state))
     return pen_error_set(PEN_EFORMAT, "its state has format %u, which this "
                          "penstock does not know", cursor.state);
   *ret_cursor = cursor;

@@ -22,6 +22,8 @@ void pen_numerics_write(const struct pen_numerics *numerics,
                    numerics->batch_sequences);
   pen_json_put_u64(writer, "gradient_accumulation_steps",
                    numerics->accumulation);
+  if (numerics->state != &pen_state_fp32) /* as before there were others */
+    pen_json_put_string(writer, "state_format", numerics->state->name);
   if (numerics->packing) /* else the text is as before there was packing */
     pen_json_put_bool(writer, "packing", true);
   pen_json_put_u64(writer, "head_rows", numerics->head_rows);
@@ -46,7 +48,7 @@ int pen_numerics_read(const struct pen_json *json,
 {
   struct pen_numerics n = {0};
   uint64_t version = 0, length = 0, fingerprint = 0;
-  const char *dtype = "", *gemm = "", *variant = "";
+  const char *dtype = "", *gemm = "", *variant = "", *state = "fp32";
   const struct {
     const char *key;
     uint64_t *value;
@@ -68,6 +70,10 @@ int pen_numerics_read(const struct pen_json *json,
     rc = pen_json_get_string(json, node, "gemm", &gemm);
   if (rc == 0)
     rc = pen_json_get_string(json, node, "gemm_variant", &variant);
+  if (rc == 0)
+    rc = pen_json_opt_string(json, node, "state_format", &state);
+  if (rc == 0)
+    rc = pen_state_find(state, &n.state);
   if (rc < 0)
     return rc;
   n.version = (uint32_t)version;
@@ -93,9 +99,12 @@ uint64_t pen_numerics_hash(const struct pen_numerics *numerics)
   const char *text = "";
   size_t bytes = 0;
   struct pen_json_writer writer;
+  struct pen_numerics exact = *numerics;
+  if (exact.state->exact) /* which of them changes no bit */
+    exact.state = &pen_state_fp32;
   pen_json_writer_init(&writer, buffer, sizeof buffer, false);
   pen_json_begin_object(&writer, NULL);
-  pen_numerics_write(numerics, &writer);
+  pen_numerics_write(&exact, &writer);
   pen_json_end_object(&writer);
   pen_json_finish(&writer, &text, &bytes);
   uint64_t hash = 0xcbf29ce484222325u;
@@ -143,6 +152,9 @@ int pen_numerics_check(const struct pen_numerics *run,
   if (settings->gave_packing && settings->packing != run->packing)
     return refuse("packing", settings->packing ? "true" : "false",
                   run->packing ? "true" : "false");
+  const struct pen_state_format *state = settings->model.state;
+  if (state && state != run->state && !(state->exact && run->state->exact))
+    return refuse("state-format", state->name, run->state->name);
   enum pen_elem elem = settings->model.elem;
   if (settings->gave_dtype && !settings->model.any_elem && elem != run->elem)
     return refuse("dtype", pen_elem_name(elem), pen_elem_name(run->elem));

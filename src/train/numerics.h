@@ -13,6 +13,7 @@
 struct pen_numerics {
   uint32_t version;
   enum pen_elem elem;
+  const struct pen_state_format *state; /* in the hash where it is not exact */
   char gemm[32];         /* product library that was chosen */
   char gemm_variant[64]; /* and what else decides its bits */
   uint32_t max_length;

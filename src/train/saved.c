@@ -30,7 +30,7 @@ struct pen_saved {
   size_t n_places;
   struct pen_store_queue *queue;
   const struct pen_state_format *format;
-  void *buffer; /* one tile's state */
+  void *buffer; /* one tile's image (offload/layout.h) */
   size_t buffer_bytes;
   size_t held;   /* tile in the buffer */
 };
@@ -49,7 +49,9 @@ static int take_buffer(struct pen_saved *s)
   for (size_t i = 0; i < s->n_tiles; i++)
     if (s->tiles[i].elems > most)
       most = s->tiles[i].elems;
-  s->buffer_bytes = pen_saved_page_up(pen_state_bytes(s->format, most));
+  s->buffer_bytes =
+      pen_saved_page_up(pen_state_bytes(s->format, most)) +
+      pen_saved_page_up(pen_state_half_bytes(s->format, most));
   s->buffer = aligned_alloc(PEN_SAVED_PAGE,
                             s->buffer_bytes ? s->buffer_bytes : PEN_SAVED_PAGE);
   s->held = NO_TILE;
@@ -65,6 +67,14 @@ static int list_places(struct pen_saved *s)
     if (!s->tiles[i].offset)
       s->places[s->n_places++] = s->tiles[i].place;
   return 0;
+}
+
+/* Up to the last byte that is used. */
+static size_t image_bytes(const struct pen_state_format *format, size_t elems)
+{
+  size_t arrays = pen_state_bytes(format, elems);
+  size_t half = pen_state_half_bytes(format, elems);
+  return half ? pen_saved_page_up(arrays) + half : arrays;
 }
 
 static int read_table(struct pen_saved *s, const struct pen_saved_header *h)
@@ -83,7 +93,7 @@ static int read_table(struct pen_saved *s, const struct pen_saved_header *h)
     bool fits = t->elems % PEN_STATE_GROUP_ELEMS == 0 &&
                 t->elems <= h->file_bytes * PEN_STATE_GROUP_ELEMS &&
                 t->offset <= h->file_bytes;
-    if (!fits || (t->offset && pen_state_bytes(s->format, t->elems) >
+    if (!fits || (t->offset && image_bytes(s->format, t->elems) >
                                    h->file_bytes - t->offset))
       rc = pen_error_set(PEN_EFORMAT, "%s: tile %zu lies outside the file",
                          s->path, i);
@@ -117,7 +127,7 @@ static int read_header(struct pen_saved *s, struct pen_saved_header *ret_header)
   int code = pen_cursor_read(&h.cursor, sizeof h.cursor, &s->cursor);
   if (code < 0)
     return pen_error_context(code, "%s", s->path);
-  s->format = pen_state_row(s->cursor.state);
+  s->format = pen_state_numbered(s->cursor.state);
   *ret_header = h;
   return 0;
 }
@@ -182,7 +192,7 @@ int pen_saved_from_store(const struct pen_workload *workload,
     rc = pen_error_set(PEN_EFORMAT, "the store's tiles have %llu elements",
                        (unsigned long long)s->cursor.tile_elems);
   if (rc == 0)
-    s->format = pen_state_row(s->cursor.state);
+    s->format = pen_state_numbered(s->cursor.state);
   if (rc == 0)
     rc = cut_tiles(s, workload);
   if (rc == 0 && s->n_tiles != pen_store_n_tiles(store))
@@ -261,11 +271,16 @@ static size_t store_number(const struct pen_saved *s, size_t tile)
 static int read_tile(struct pen_saved *s, size_t tile, void *out)
 {
   const struct pen_saved_tile *t = &s->tiles[tile];
-  size_t bytes = pen_state_bytes(s->format, t->elems);
+  size_t arrays = pen_state_bytes(s->format, t->elems);
+  size_t half = pen_state_half_bytes(s->format, t->elems);
+  size_t bytes = image_bytes(s->format, t->elems);
   int rc;
   if (t->offset) {
     rc = pen_files_read_at(s->fd, s->path, out, bytes, t->offset);
-    if (rc == 0 && pen_crc32c(0, out, bytes) != t->crc)
+    uint32_t crc = rc == 0 ? pen_crc32c(0, out, arrays) : 0;
+    if (rc == 0 && half)
+      crc = pen_crc32c(crc, (char *)out + pen_saved_page_up(arrays), half);
+    if (rc == 0 && crc != t->crc)
       rc = pen_error_set(PEN_ECORRUPT,
                          "%s: %zu bytes at offset %llu are not what was "
                          "written; resume from another checkpoint",
@@ -315,19 +330,23 @@ static void unpack_some(const struct pen_saved *s,
   float *to[] = {p, m, v};
   float group[3][PEN_STATE_GROUP_ELEMS];
   struct pen_state_part part = {.arrays = s->buffer, .elems = t->elems};
+  const uint16_t *half =
+      (const uint16_t *)((char *)s->buffer +
+                         pen_saved_page_up(pen_state_bytes(s->format, t->elems)));
   for (size_t at = from, count; at < from + n; at += count) {
     size_t skip = at % PEN_STATE_GROUP_ELEMS;
     part.begin = at - skip;
     count = (from + n - at) / PEN_STATE_GROUP_ELEMS * PEN_STATE_GROUP_ELEMS;
     if (skip == 0 && count) {
       part.n = count;
-      s->format->unpack(PEN_ISA_SCALAR, &part, p + (at - from), m + (at - from),
-                        v + (at - from));
+      pen_state_unpack(s->format, PEN_ISA_SCALAR, &part, half + part.begin,
+                       p + (at - from), m + (at - from), v + (at - from));
       continue;
     }
     part.n = PEN_STATE_GROUP_ELEMS;
     count = part.n - skip < from + n - at ? part.n - skip : from + n - at;
-    s->format->unpack(PEN_ISA_SCALAR, &part, group[0], group[1], group[2]);
+    pen_state_unpack(s->format, PEN_ISA_SCALAR, &part, half + part.begin,
+                     group[0], group[1], group[2]);
     for (int i = 0; i < 3; i++)
       memcpy(to[i] + (at - from), group[i] + skip, count * sizeof(float));
   }

@@ -27,9 +27,10 @@ struct pen_saved_writer;
 int pen_saved_create(const char *path, const struct pen_layout *layout,
                      const struct pen_cursor *cursor, uint32_t generation,
                      struct pen_saved_writer **ret_writer);
-/* The arrays of RAM tile `tile`, in the layout's format. */
+/* The arrays of RAM tile `tile`, in the layout's format, and its halves; NULL
+ * where the format has none. */
 int pen_saved_put_tile(struct pen_saved_writer *writer, uint32_t tile,
-                       const void *state);
+                       const void *state, const void *half);
 /* Where the store's tiles lie: places [n_store_tiles], as pen_store_pin says. */
 int pen_saved_put_places(struct pen_saved_writer *writer,
                          const struct pen_store_place *places);

@@ -40,7 +40,7 @@ static int make_table(struct pen_saved_writer *w,
     if (tile->store_tile != UINT32_MAX)
       continue;
     w->tiles[i].offset = offset;
-    offset += pen_saved_page_up(pen_layout_state_bytes(layout, tile));
+    offset += pen_layout_image_bytes(layout, tile);
   }
   w->header.n_tiles = n;
   w->header.table_offset = offset;
@@ -76,12 +76,18 @@ int pen_saved_create(const char *path, const struct pen_layout *layout,
 }
 
 int pen_saved_put_tile(struct pen_saved_writer *w, uint32_t tile,
-                       const void *state)
+                       const void *state, const void *half)
 {
   struct pen_saved_tile *t = &w->tiles[tile];
   size_t bytes = pen_state_bytes(w->format, t->elems);
+  size_t half_bytes = pen_state_half_bytes(w->format, t->elems);
   t->crc = pen_crc32c(0, state, bytes);
-  return pen_files_write_at(w->fd, w->path, state, bytes, t->offset);
+  int rc = pen_files_write_at(w->fd, w->path, state, bytes, t->offset);
+  if (rc < 0 || !half_bytes)
+    return rc;
+  t->crc = pen_crc32c(t->crc, half, half_bytes);
+  return pen_files_write_at(w->fd, w->path, half, half_bytes,
+                            t->offset + pen_saved_page_up(bytes));
 }
 
 int pen_saved_put_places(struct pen_saved_writer *w,

@@ -53,6 +53,16 @@ static enum pen_elem elem_of(enum pen_file_dtype dtype)
                                                         : PEN_ELEM_BF16;
 }
 
+static int check_state(const struct pen_session *s)
+{
+  if (!s->state->has_half || s->elem == PEN_ELEM_BF16)
+    return 0;
+  return pen_error_set(PEN_EUSAGE, "--state-format %s keeps master weights as "
+                       "bf16 weights and the bits these lack; weights are %s: "
+                       "add --dtype bf16, or leave it at fp32",
+                       s->state->name, pen_elem_name(s->elem));
+}
+
 /* The table of parameters from the config alone. */
 static int open_config(struct pen_session *s,
                        const struct pen_model_settings *model,
@@ -61,7 +71,8 @@ static int open_config(struct pen_session *s,
   s->elem = model->any_elem ? elem_of(s->config.dtype) : model->elem;
   if (model->untie)
     s->config.tied = false;
-  return pen_params_build(&s->config, shape->head_rows, 0, &s->params);
+  int rc = check_state(s);
+  return rc < 0 ? rc : pen_params_build(&s->config, shape->head_rows, 0, &s->params);
 }
 
 static int open_model(struct pen_session *s,
@@ -79,7 +90,8 @@ static int open_model(struct pen_session *s,
   if (rc < 0)
     return rc;
   s->elem = model->any_elem ? elem_of(pen_hfdir_dtype(s->dir)) : model->elem;
-  return pen_params_open(&s->config, s->dir, shape->head_rows, model->untie, &s->params);
+  rc = check_state(s);
+  return rc < 0 ? rc : pen_params_open(&s->config, s->dir, shape->head_rows, model->untie, &s->params);
 }
 
 /* The library that a trial finds the fastest, in place of "auto". */

@@ -47,7 +47,7 @@ struct pen_model_settings {
   const struct pen_model_config *config; /* plan only: known without files, in
                                             place of dir; else NULL; borrowed */
   const char *gemm;           /* product library or "auto" */
-  const struct pen_state_format *state; /* NULL: fp32 */
+  const struct pen_state_format *state; /* NULL: the run's, or fp32 */
   bool any_elem;              /* compute in what the files hold */
   enum pen_elem elem;         /* else in this */
   bool lenient, untie;

@@ -48,6 +48,9 @@ static int open_rundir(struct pen_trainer *t)
   s->accumulation = n->accumulation;
   s->packing = n->packing;
   s->seed = n->seed;
+  if (!s->model.state)
+    s->model.state = n->state;
+  t->numerics.state = s->model.state;
   s->model.any_elem = false;
   s->model.elem = n->elem;
   s->model.gemm = t->numerics.gemm;
@@ -63,6 +66,7 @@ static int settle_numerics(struct pen_trainer *t)
   struct pen_numerics now = {
       .version = PEN_NUMERICS_VERSION,
       .elem = t->session.elem,
+      .state = t->session.state,
       .max_length = t->set.max_length,
       .batch_sequences = t->set.batch_sequences,
       .accumulation = t->set.accumulation,
@@ -194,6 +198,13 @@ static void print_start(const struct pen_trainer *t)
                  t->train.order.n_sequences, t->set.max_length,
                  100 * (double)counts->n_inputs /
                      ((double)t->train.order.n_sequences * t->set.max_length));
+  if (s->state != &pen_state_fp32)
+    pen_log_info("state: %s, %.4g bytes a parameter beside the weights, %s",
+                 s->state->name,
+                 (double)pen_state_bytes(s->state, PEN_NORM_CHUNK_ELEMS) /
+                     (double)PEN_NORM_CHUNK_ELEMS,
+                 s->state->exact ? "the same numbers as fp32"
+                                 : "other numbers than fp32");
   pen_log_info("placement: %s memory, groups of %zu micro-batches, %zu of %zu "
                "blocks recompute, %zu of %zu blocks of the head; %zu of %zu tiles "
                "of state on drives",
@@ -237,6 +248,10 @@ static int make_rundir(struct pen_trainer *t)
   if (!t->resumes)
     rc = pen_rundir_create(t->set.output_dir, t->set.overwrite, &t->numerics,
                            &t->rundir);
+  if (rc == 0 && t->rundir.numerics.state != t->numerics.state) {
+    t->rundir.numerics.state = t->numerics.state;
+    rc = pen_rundir_save(&t->rundir);
+  }
   if (rc == 0 && t->set.config_text) {
     pen_rundir_file(&t->rundir, "config.yaml", path);
     rc = pen_files_write_whole(path, t->set.config_text,

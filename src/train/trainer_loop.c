@@ -41,6 +41,8 @@ static int decide(struct pen_trainer *t, uint64_t step)
   struct pen_adamw_hyper hyper = {t->step_lr, s->beta1, s->beta2, s->eps,
                                   s->weight_decay};
   t->update.apply = !t->step_skipped;
+  t->update.seed = s->seed;
+  t->update.number = t->cursor.applied;
   t->update.step = t->cursor.step;
   t->update.meta = &t->cursor;
   t->update.meta_bytes = sizeof t->cursor;

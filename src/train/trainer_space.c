@@ -67,7 +67,7 @@ uint64_t pen_trainer_checkpoint_bytes(const struct pen_trainer *t)
   uint64_t bytes = pen_trainer_model_bytes(t);
   for (size_t i = 0; i < l->n_tiles; i++)
     if (l->tiles[i].store_tile == UINT32_MAX)
-      bytes += pen_layout_state_bytes(l, &l->tiles[i]);
+      bytes += pen_layout_image_bytes(l, &l->tiles[i]);
   return bytes;
 }
 

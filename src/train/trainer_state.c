@@ -204,10 +204,11 @@ static int sync_log(void *ctx)
   return t->log ? pen_runlog_sync(t->log) : 0;
 }
 
-static int save_tile(void *ctx, uint32_t tile, const void *state)
+static int save_tile(void *ctx, uint32_t tile, const void *state,
+                     const void *half)
 {
   struct pen_trainer *t = ctx;
-  return pen_checkpoint_save_tile(t->saving, tile, state);
+  return pen_checkpoint_save_tile(t->saving, tile, state, half);
 }
 
 static int save_block(void *ctx, uint32_t block, const void *weights)

@@ -24,9 +24,10 @@
 #define CANARY 0xa5
 #define FAILURES_MAX 10
 #define VARIANTS 4
+#define GROUPS_MAX 9 /* of kernels that take groups */
 
 static const struct check_kernel *const topics[] = {
-  check_adamw, check_cast, check_gradient,
+  check_adamw, check_cast, check_gradient, check_state,
 };
 
 /* Where operands lie. */
@@ -132,7 +133,7 @@ static void fill(const struct check_operand *o, uint8_t *data, size_t count,
 
 static size_t count_of(const struct check_operand *o, size_t n)
 {
-  return o->per_chunk ? (n + CHECK_CHUNK_ELEMS - 1) / CHECK_CHUNK_ELEMS : n;
+  return (n + o->per - 1) / o->per;
 }
 
 /* Offset of operand i in its region. */
@@ -244,13 +245,15 @@ static void check_cuts(const struct run *run)
   void *want[CHECK_OPERANDS_MAX], *got[CHECK_OPERANDS_MAX];
   void *piece[CHECK_OPERANDS_MAX] = {0};
   prepare(run, want, got);
+  size_t group = run->kernel->group ? run->kernel->group : 1;
   run->kernel->call(run->isa, run->n, want, run->variant);
   for (size_t at = 0; at < run->n;) {
-    size_t count = 1 + next_random() % run->n;
+    size_t count = (1 + next_random() % (run->n / group)) * group;
     if (count > run->n - at)
       count = run->n - at;
     for (size_t i = 0; run->kernel->operands[i].name; i++)
-      piece[i] = (uint8_t *)got[i] + at * run->kernel->operands[i].elem_bytes;
+      piece[i] = (uint8_t *)got[i] + at / run->kernel->operands[i].per *
+                                         run->kernel->operands[i].elem_bytes;
     run->kernel->call(run->isa, count, piece, run->variant);
     at += count;
   }
@@ -267,6 +270,11 @@ static void check_kernel(const struct check_kernel *kernel, enum pen_isa isa)
   struct run run = {.kernel = kernel, .isa = isa};
   for (size_t l = 0; l < 131 + sizeof large / sizeof large[0]; l++) {
     run.n = l <= 130 ? l : large[l - 131];
+    if (kernel->group && l > GROUPS_MAX && l <= 130)
+      continue;
+    if (kernel->group) /* so many groups, or as many as there is room for */
+      run.n = l <= 130 ? l * kernel->group
+                       : large[l - 131] / kernel->group * kernel->group;
     for (run.place = 0; run.place < N_PLACES; run.place++)
       for (run.variant = 0; run.variant < VARIANTS; run.variant++) {
         check_level(&run);

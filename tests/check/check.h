@@ -15,7 +15,7 @@
 
 #include "kernels/isa.h"
 
-#define CHECK_OPERANDS_MAX 8
+#define CHECK_OPERANDS_MAX 10
 #define CHECK_CHUNK_ELEMS 100 /* what an operand per chunk counts by */
 
 enum check_fill {
@@ -29,11 +29,12 @@ struct check_operand {
   const char *name; /* NULL ends the list */
   size_t elem_bytes;
   enum check_fill fill; /* what is there before the call */
-  bool per_chunk;       /* one element per CHECK_CHUNK_ELEMS, not per element */
+  size_t per;           /* it has one element for so many */
 };
 
-#define CHECK_ELEMS(name, bytes, fill) {name, bytes, fill, false}
-#define CHECK_CHUNKS(name, bytes) {name, bytes, CHECK_OUTPUT, true}
+#define CHECK_ELEMS(name, bytes, fill) {name, bytes, fill, 1}
+#define CHECK_CHUNKS(name, bytes) {name, bytes, CHECK_OUTPUT, CHECK_CHUNK_ELEMS}
+#define CHECK_GROUPS(name, bytes, per, fill) {name, bytes, fill, per}
 
 struct check_kernel {
   const char *name; /* topic.function */
@@ -42,9 +43,12 @@ struct check_kernel {
   void (*call)(enum pen_isa isa, size_t n, void *const *data,
                unsigned variant);
   bool elementwise; /* a range cut anywhere gives the whole's bits */
+  size_t group;     /* ... anywhere at multiples of this, which lengths are, too;
+                       0: of 1 */
 };
 
 /* The topics' tables, each ended by a NULL name. */
-extern const struct check_kernel check_adamw[], check_cast[], check_gradient[];
+extern const struct check_kernel check_adamw[], check_cast[], check_gradient[],
+    check_state[];
 
 #endif

@@ -71,7 +71,7 @@ static inline int write_step(struct pen_store_queue *queue, char *buffers,
   for (size_t t = 0; t < N_TILES; t++) {
     tile_fill(buffers + t * TILE_BYTES, t, step);
     int code = pen_store_write_tile(queue, t, buffers + t * TILE_BYTES,
-                                    tile_length(t, step), t);
+                                    tile_length(t, step), 4096, t);
     if (code)
       return code;
   }

@@ -29,7 +29,8 @@ static size_t block_begin(const struct runs *t, size_t block)
   return begin;
 }
 
-static int save_tile(void *ctx, uint32_t number, const void *state)
+static int save_tile(void *ctx, uint32_t number, const void *state,
+                     const void *half)
 {
   struct runs *t = ctx;
   const struct pen_tile *tile = &t->layout.tiles[number];
@@ -126,7 +127,7 @@ static void collect_store_tiles(struct runs *t)
     size_t bytes = (tile->elems * 12 + 4095) / 4096 * 4096;
     test_ok(pen_store_read_tile(queue, tile->store_tile, buffer, bytes, 0));
     assert_int_equal(pen_store_reap(queue, 1, 1, &tag), 1);
-    save_tile(t, i, buffer);
+    save_tile(t, i, buffer, NULL);
   }
   pen_store_queue_free(&queue);
   free(buffer);

@@ -8,6 +8,7 @@ static struct pen_numerics sample(void)
 {
   return (struct pen_numerics){.version = PEN_NUMERICS_VERSION,
                                .elem = PEN_ELEM_BF16,
+                               .state = &pen_state_fp32,
                                .gemm = "openblas",
                                .gemm_variant = "0.3.21 Haswell",
                                .max_length = 512,

@@ -61,10 +61,12 @@ static void write_state(const char *path, const struct small *s)
       for (size_t e = 0; e < t->elems; e++)
         state[(size_t)which * t->elems + e] =
             value(t->block, t->begin + e, which);
-    test_ok(pen_saved_put_tile(w, (uint32_t)i, state));
+    test_ok(pen_saved_put_tile(w, (uint32_t)i, state, NULL));
   }
   free(state);
-  struct pen_store_place places[8] = {{1, 2, 3, 4096}, {0, 5, 6, 8192}};
+  struct pen_store_place places[8] = {
+      {.dir = 1, .crc = 2, .extent = 3, .bytes = 4096},
+      {.dir = 0, .crc = 5, .extent = 6, .bytes = 8192}};
   test_ok(pen_saved_put_places(w, places));
   test_ok(pen_saved_finish(&w));
 }

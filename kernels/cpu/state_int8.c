@@ -1,0 +1,263 @@
+/* cpu/state_int8.c: moments in 8 bits, with a scale for 64 of them; the master
+ * weight in 24 bits, of which the bf16 weight is 16.
+ *
+ * With k the code of a number whose group has the scale s:
+ *   m = s sign(k) (k / 127)^2     v = s (k / 255)^4
+ * so that small values keep relative precision: a code's neighbour is 2 / k of a
+ * first moment away and 4 / k of a second one.  A number between two codes takes
+ * the upper one with the probability that makes it right on average, in 12
+ * random bits; the master's last bit likewise, in 8.  The scale is the group's
+ * largest magnitude, which so is exact.  A second moment above 0 never takes code
+ * 0, since a weight is divided by its root: that bounds an update by a few times
+ * what the group's largest moments give.  Groups are of elements counted from a
+ * tile's start, and so from a block's.
+ *
+ * Compiled once per instruction set.  Disadvantage: one very large gradient in a
+ * group leaves the others few codes until the scale has come down. */
+#include "kernels/cpu/state16.h"
+
+#define VECTORS ((int)PEN_STATE_GROUP_ELEMS / 16)
+#define M_MOST 127.0f
+#define V_MOST 255.0f
+#define M_UNIT 16129.0f      /* 127^2 */
+#define V_UNIT 4228250625.0f /* 255^4, rounded to fp32; times their fp32
+                                reciprocals both are 1, so the largest code is
+                                the scale itself */
+
+/* A group whose largest magnitude is below this is stored as zeros: else its
+ * smallest numbers would be denormal, and slow for ever. */
+#define M_LEAST 0x1p-112f
+#define V_LEAST 0x1p-94f
+
+struct int8 {
+  uint8_t *low, *m, *v;
+  float *m_scale, *v_scale;
+};
+
+struct group {
+  struct state16 s[VECTORS];
+};
+
+/* Between its neighbours in 1 / 4096, and never on one. */
+struct draw {
+  v16 m, v;
+  w16 p; /* below 256 */
+};
+
+static struct int8 arrays_of(void *const *arrays)
+{
+  return (struct int8){arrays[0], arrays[1], arrays[2], arrays[3], arrays[4]};
+}
+
+PEN_INLINE v16 part_of_4096(w16 bits)
+{
+  return v16_add(v16_mul(v16_from_words(bits), v16_set1(0x1p-12f)),
+                 v16_set1(0x1p-13f));
+}
+
+PEN_INLINE struct draw draw_of(w16 random)
+{
+  return (struct draw){part_of_4096(w16_right1(random, 20)),
+                       part_of_4096(w16_and1(w16_right1(random, 8), 0xfff)),
+                       w16_and1(random, 0xff)};
+}
+
+/* Codes of first moments are two's complement. */
+PEN_INLINE v16 decode_m(w16 code, v16 scale)
+{
+  w16 sign = w16_and1(code, 0x80);
+  w16 k = w16_select(w16_less1(sign, 1), code,
+                     w16_sub(w16_set1(256), code));
+  v16 number = v16_from_words(k);
+  v16 m = v16_mul(scale, v16_mul(v16_mul(number, number), v16_set1(1 / M_UNIT)));
+  return v16_from_bits(w16_or(w16_bits(m), w16_left1(sign, 24)));
+}
+
+PEN_INLINE v16 decode_v(w16 code, v16 scale)
+{
+  v16 k = v16_from_words(code), k2 = v16_mul(k, k);
+  return v16_mul(scale, v16_mul(v16_mul(k2, k2), v16_set1(1 / V_UNIT)));
+}
+
+PEN_INLINE w16 decode_p(w16 half, w16 low)
+{
+  return state16_join(half, w16_left1(low, 8));
+}
+
+/* Finite: NaN is 0 here, infinity the largest number. */
+PEN_INLINE v16 bounded(v16 x)
+{
+  w16 bits = w16_bits(x), magnitude = w16_and1(bits, PEN_MAGNITUDE);
+  w16 number = w16_less1(magnitude, PEN_EXPONENT + 1);
+  magnitude = w16_and(w16_min1(magnitude, PEN_LARGEST), number);
+  return v16_from_bits(w16_or(magnitude, w16_and1(bits, ~PEN_MAGNITUDE)));
+}
+
+PEN_INLINE v16 magnitude(v16 x)
+{
+  return v16_from_bits(w16_and1(w16_bits(x), PEN_MAGNITUDE));
+}
+
+PEN_INLINE v16 least(v16 a, v16 b)
+{
+  return v16_select(v16_less(a, b), a, b);
+}
+
+/* The code below x in [0, 1], and the upper one's numerals, for x `unit`. */
+struct codes {
+  v16 code, here, next; /* here <= x unit <= next, but for rounding */
+};
+
+/* The lower code, or the upper one where x has gone past `draw` of the way. */
+PEN_INLINE v16 choose(struct codes c, v16 x, v16 draw, float most)
+{
+  v16 way = v16_mul(draw, v16_sub(c.next, c.here));
+  v16 up = v16_select(v16_less(way, v16_sub(x, c.here)), v16_set1(1),
+                      v16_set1(0));
+  return least(v16_add(c.code, up), v16_set1(most));
+}
+
+PEN_INLINE v16 whole(v16 x)
+{
+  return v16_from_words(w16_from_numbers(x));
+}
+
+/* inverse: of the scale; 0 where it is 0. */
+PEN_INLINE w16 encode_m(v16 m, float inverse, v16 draw)
+{
+  v16 x = least(v16_mul(magnitude(m), v16_set1(inverse)), v16_set1(1));
+  struct codes c = {.code = whole(v16_mul(v16_sqrt(x), v16_set1(M_MOST)))};
+  v16 next = v16_add(c.code, v16_set1(1));
+  c.here = v16_mul(c.code, c.code);
+  c.next = v16_mul(next, next);
+  w16 k = w16_from_numbers(
+      choose(c, v16_mul(x, v16_set1(M_UNIT)), draw, M_MOST));
+  w16 negative = w16_sub(w16_set1(0), w16_right1(w16_bits(m), 31));
+  return w16_and1(w16_sub(w16_xor(k, negative), negative), 0xff);
+}
+
+PEN_INLINE w16 encode_v(v16 v, float inverse, v16 draw)
+{
+  v16 x = least(v16_mul(v, v16_set1(inverse)), v16_set1(1));
+  struct codes c = {
+      .code = whole(v16_mul(v16_sqrt(v16_sqrt(x)), v16_set1(V_MOST)))};
+  v16 next = v16_add(c.code, v16_set1(1));
+  v16 here2 = v16_mul(c.code, c.code), next2 = v16_mul(next, next);
+  c.here = v16_mul(here2, here2);
+  c.next = v16_mul(next2, next2);
+  w16 k = w16_from_numbers(
+      choose(c, v16_mul(x, v16_set1(V_UNIT)), draw, V_MOST));
+  w16 some = w16_mask(v16_less(v16_set1(0), v));
+  w16 none = w16_less1(k, 1);
+  return w16_select(w16_and(some, none), w16_set1(inverse > 0), k);
+}
+
+/* 0 for a group that is stored as zeros. */
+PEN_INLINE float scale_of(v16 most, float at_least)
+{
+  float scale = v16_max_lane(most);
+  return scale < at_least ? 0 : scale;
+}
+
+PEN_INLINE void load(const struct int8 *a, const uint16_t *half, size_t at,
+                     struct group *g)
+{
+  v16 m_scale = v16_set1(a->m_scale[at / PEN_STATE_GROUP_ELEMS]);
+  v16 v_scale = v16_set1(a->v_scale[at / PEN_STATE_GROUP_ELEMS]);
+  for (int j = 0; j < VECTORS; j++) {
+    size_t i = at + 16 * (size_t)j;
+    g->s[j] = (struct state16){
+        v16_from_bits(decode_p(w16_load_u16(half + i), w16_load_u8(a->low + i))),
+        decode_m(w16_load_u8(a->m + i), m_scale),
+        decode_v(w16_load_u8(a->v + i), v_scale)};
+  }
+}
+
+/* The scales of a group, its moments made finite. */
+PEN_INLINE void find_scales(struct group *g, float *m_scale, float *v_scale)
+{
+  v16 m_most = v16_set1(0), v_most = v16_set1(0);
+  for (int j = 0; j < VECTORS; j++) {
+    g->s[j].m = bounded(g->s[j].m);
+    g->s[j].v = magnitude(bounded(g->s[j].v));
+    m_most = v16_max(magnitude(g->s[j].m), m_most);
+    v_most = v16_max(g->s[j].v, v_most);
+  }
+  *m_scale = scale_of(m_most, M_LEAST);
+  *v_scale = scale_of(v_most, V_LEAST);
+}
+
+PEN_INLINE void store_vector(const struct int8 *a, uint16_t *half, size_t i,
+                             struct state16 s, float m_inverse,
+                             float v_inverse, struct draw draw)
+{
+  w16 p = w16_and1(state16_raise(s.p, draw.p), 0xffffff00u);
+  w16_store_u16(half + i, state16_half(p));
+  w16_store_u8(a->low + i, w16_and1(w16_right1(p, 8), 0xff));
+  w16_store_u8(a->m + i, encode_m(s.m, m_inverse, draw.m));
+  w16_store_u8(a->v + i, encode_v(s.v, v_inverse, draw.v));
+}
+
+static void update(const struct pen_state_update *u, void *const *arrays)
+{
+  struct int8 a = arrays_of(arrays);
+  for (size_t at = 0; at < u->part.n; at += PEN_STATE_GROUP_ELEMS) {
+    struct group g;
+    float *m_scale = &a.m_scale[at / PEN_STATE_GROUP_ELEMS];
+    float *v_scale = &a.v_scale[at / PEN_STATE_GROUP_ELEMS];
+    load(&a, u->weight, at, &g);
+    for (int j = 0; j < VECTORS; j++)
+      g.s[j] = state16_step(u, at + 16 * (size_t)j, g.s[j]);
+    find_scales(&g, m_scale, v_scale);
+    float m_inverse = *m_scale > 0 ? 1 / *m_scale : 0;
+    float v_inverse = *v_scale > 0 ? 1 / *v_scale : 0;
+    for (int j = 0; j < VECTORS; j++) {
+      size_t i = at + 16 * (size_t)j;
+      store_vector(&a, u->weight, i, g.s[j], m_inverse, v_inverse,
+                   draw_of(state16_random(u, i)));
+    }
+  }
+}
+
+static void pack(size_t n, void *const *arrays, uint16_t *half, const float *p,
+                 const float *m, const float *v)
+{
+  struct int8 a = arrays_of(arrays);
+  const struct draw nearest = {v16_set1(0.5f), v16_set1(0.5f),
+                               w16_set1(0x80)};
+  for (size_t at = 0; at < n; at += PEN_STATE_GROUP_ELEMS) {
+    struct group g;
+    float *m_scale = &a.m_scale[at / PEN_STATE_GROUP_ELEMS];
+    float *v_scale = &a.v_scale[at / PEN_STATE_GROUP_ELEMS];
+    for (int j = 0; j < VECTORS; j++) {
+      size_t i = at + 16 * (size_t)j;
+      g.s[j] = (struct state16){state16_one_nan(v16_load(p + i)),
+                                v16_load(m + i), v16_load(v + i)};
+    }
+    find_scales(&g, m_scale, v_scale);
+    float m_inverse = *m_scale > 0 ? 1 / *m_scale : 0;
+    float v_inverse = *v_scale > 0 ? 1 / *v_scale : 0;
+    for (int j = 0; j < VECTORS; j++)
+      store_vector(&a, half, at + 16 * (size_t)j, g.s[j], m_inverse, v_inverse,
+                   nearest);
+  }
+}
+
+static void unpack(size_t n, void *const *arrays, const uint16_t *half,
+                   float *p, float *m, float *v)
+{
+  struct int8 a = arrays_of(arrays);
+  for (size_t at = 0; at < n; at += PEN_STATE_GROUP_ELEMS) {
+    struct group g;
+    load(&a, half, at, &g);
+    for (int j = 0; j < VECTORS; j++) {
+      size_t i = at + 16 * (size_t)j;
+      v16_store(p + i, g.s[j].p);
+      v16_store(m + i, g.s[j].m);
+      v16_store(v + i, g.s[j].v);
+    }
+  }
+}
+
+const struct pen_state_row PEN_STATE_ROW(pen_state_int8) = {
+    .update = update, .pack = pack, .unpack = unpack};
