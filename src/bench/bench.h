@@ -78,6 +78,11 @@ int pen_bench_adam(const struct pen_bench_options *options,
 int pen_bench_device(const struct pen_bench_options *options, uint64_t number,
                      struct pen_bench_table *table, struct pen_machine *machine);
 
+/* Its link alone, pageable memory and small copies too. */
+int pen_bench_device_link(const struct pen_bench_options *options,
+                          uint64_t number, struct pen_bench_table *table,
+                          struct pen_machine *machine);
+
 /* Seconds of one pass of a[i], b[i], c[i] *= factor, in place, over n fp32
  * elements each, by all workers: 24 bytes of traffic an element, and the access
  * pattern nearest to an optimizer's that does no more. */

@@ -1,18 +1,16 @@
 /* device.c: what a device of its own can do: its link each way and both at once,
  * its memory, its products; through the calls that a run makes.
  *
- * Times are the device's own, between marks, but for both ways at once.  Operands
- * are random: products of zeros take less power and are faster.  Main thread.
+ * Times are the device's own, between marks.  Operands are random: products of zeros take less power and are faster.  Main thread.
  * Disadvantage: square products alone; a layer's may be slower. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "kernels/backend.h"
-#include "src/bench/bench.h"
+#include "src/bench/link.h"
 
 #define WIDTH_MAX ((size_t)8192)
 #define WIDTH_STEP ((size_t)64)
@@ -24,7 +22,7 @@ struct device_bench {
   struct pen_backend *backend;
   const struct pen_device *device;
   size_t bytes; /* of the arena and of host memory each: two halves */
-  char *arena, *host;
+  char *arena, *host, *pageable;
 };
 
 /* ---- timing ---- */
@@ -49,63 +47,18 @@ static int end(const struct device_bench *b, enum pen_device_queue queue,
 
 /* ---- the link ---- */
 
-static int copy(const struct device_bench *b, enum pen_device_queue queue)
+static struct pen_bench_link link_of(const struct device_bench *b)
 {
-  size_t half = b->bytes / 2;
-  return queue == PEN_DEVICE_UPLOAD
-             ? b->device->upload(b->device, b->arena, b->host, half)
-             : b->device->download(b->device, b->host + half, b->arena + half,
-                                   half);
-}
-
-static int time_copy(const struct device_bench *b, enum pen_device_queue queue,
-                     double *ret_seconds)
-{
-  int rc = begin(b, queue);
-  if (rc == 0)
-    rc = copy(b, queue);
-  return rc < 0 ? rc : end(b, queue, ret_seconds);
-}
-
-static int time_both(const struct device_bench *b, double *ret_seconds)
-{
-  uint64_t start = pen_clock_ns();
-  int rc = copy(b, PEN_DEVICE_UPLOAD);
-  if (rc == 0)
-    rc = copy(b, PEN_DEVICE_DOWNLOAD);
-  if (rc == 0)
-    rc = end(b, PEN_DEVICE_UPLOAD, NULL);
-  if (rc == 0)
-    rc = end(b, PEN_DEVICE_DOWNLOAD, NULL);
-  *ret_seconds = (double)(pen_clock_ns() - start) * 1e-9;
-  return rc;
+  return (struct pen_bench_link){.device = b->device, .arena = b->arena,
+                                 .host = b->host, .pageable = b->pageable,
+                                 .bytes = b->bytes};
 }
 
 static int measure_link(const struct device_bench *b, struct pen_machine *m)
 {
-  double up[PEN_BENCH_RUNS_MAX], down[PEN_BENCH_RUNS_MAX],
-      both[PEN_BENCH_RUNS_MAX], warm;
-  size_t n = b->o->n_runs;
-  double half = (double)(b->bytes / 2);
-  int rc = time_both(b, &warm);
-  for (size_t i = 0; rc == 0 && i < n; i++) {
-    rc = time_copy(b, PEN_DEVICE_UPLOAD, &up[i]);
-    if (rc == 0)
-      rc = time_copy(b, PEN_DEVICE_DOWNLOAD, &down[i]);
-    if (rc == 0)
-      rc = time_both(b, &both[i]);
-  }
-  if (rc < 0)
-    return rc;
-  m->upload = pen_bench_add(b->table, "bytes/s", half, up, n,
-                            PEN_BENCH_NO_CEILING, "copy to the device");
-  m->download = pen_bench_add(b->table, "bytes/s", half, down, n,
-                              PEN_BENCH_NO_CEILING, "copy from the device");
-  pen_bench_add(b->table, "bytes/s", 2 * half, both, n,
-                (struct pen_bench_ceiling){m->upload + m->download,
-                                           "their sum alone"},
-                "copies both ways at once");
-  return 0;
+  struct pen_bench_link link = link_of(b);
+  int rc = pen_bench_link_pinned(b->o, &link, b->table, m);
+  return rc < 0 ? rc : pen_bench_link_pageable(b->o, &link, b->table, m);
 }
 
 /* ---- memory and products ---- */
@@ -193,7 +146,8 @@ static int measure_products(const struct device_bench *b, struct pen_stream *s,
 static int measure(const struct device_bench *b, struct pen_machine *m)
 {
   struct pen_stream s = {.device = b->backend->stream_device};
-  int rc = measure_link(b, m);
+  struct pen_bench_link link = link_of(b);
+  int rc = pen_bench_link_pinned(b->o, &link, b->table, m);
   if (rc == 0)
     rc = measure_memory(b, &s, m);
   if (rc == 0)
@@ -245,12 +199,15 @@ static void name_device(const struct pen_backend *backend,
   m->device_bytes = (double)(backend->device_bytes + backend->workspace_bytes);
 }
 
-int pen_bench_device(const struct pen_bench_options *options, uint64_t number,
-                     struct pen_bench_table *table, struct pen_machine *machine)
+/* Opens the device, takes what is measured on, and lets `fn` measure. */
+static int with_device(const struct pen_bench_options *options, uint64_t number,
+                       struct pen_bench_table *table, struct pen_machine *machine,
+                       int (*fn)(const struct device_bench *b,
+                                 struct pen_machine *m))
 {
   struct device_bench b = {.o = options, .table = table};
   struct pen_machine m = *machine;
-  void *arena = NULL, *host = NULL;
+  void *arena = NULL, *host = NULL, *pageable = NULL;
   int rc = pen_backend_open("cuda", number, &b.backend);
   if (rc < 0)
     return rc;
@@ -262,20 +219,37 @@ int pen_bench_device(const struct pen_bench_options *options, uint64_t number,
   rc = b.device->alloc(b.device, b.bytes, &arena);
   if (rc == 0)
     rc = pen_bench_map(b.bytes, &host);
+  if (rc == 0)
+    rc = pen_bench_map(b.bytes, &pageable);
   b.arena = arena;
   b.host = host;
+  b.pageable = pageable;
   if (rc == 0)
     rc = pin(&b);
   if (rc == 0)
     rc = bring(&b);
   if (rc == 0)
-    rc = measure(&b, &m);
+    rc = fn(&b, &m);
   name_device(b.backend, &m);
   b.device->unpin(b.device);
   pen_bench_unmap(&host, b.bytes);
+  pen_bench_unmap(&pageable, b.bytes);
   b.device->free(b.device, &arena, b.bytes);
   pen_backend_close(&b.backend);
   if (rc == 0)
     *machine = m;
   return rc;
+}
+
+int pen_bench_device(const struct pen_bench_options *options, uint64_t number,
+                     struct pen_bench_table *table, struct pen_machine *machine)
+{
+  return with_device(options, number, table, machine, measure);
+}
+
+int pen_bench_device_link(const struct pen_bench_options *options,
+                          uint64_t number, struct pen_bench_table *table,
+                          struct pen_machine *machine)
+{
+  return with_device(options, number, table, machine, measure_link);
 }

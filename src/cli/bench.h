@@ -35,6 +35,11 @@ int pen_bench_print(int format, const struct pen_bench_table *table,
 /* "1.5 G" */
 void pen_bench_print_rate(double rate);
 
+/* bench_step.c: training steps of a small model, or of --model; n_runs of them
+ * count. */
+int pen_bench_step(const struct pen_config *config, size_t n_runs,
+                   struct pen_bench_table *table);
+
 /* bench_tiers.c: measures and prints what each level of memory costs. */
 int pen_bench_show_tiers(int format, const struct pen_bench_options *options,
                          const struct pen_machine *machine);

@@ -105,7 +105,7 @@ struct pen_config {
   uint64_t repeats;
   /* Numbers, as pen_option_list_number reads them; empty: auto. */
   struct pen_option_list bench_threads, bench_depths, request_sizes, state_bytes;
-  uint64_t tokens_per_step; /* bench nvme: of the steps it speaks of */
+  uint64_t tokens_per_step; /* of bench's steps, or PEN_CONFIG_AUTO */
   bool soak;
   double soak_idle; /* seconds */
   char *profile; /* of this machine; NULL: the user's */

@@ -87,7 +87,7 @@ WORDS(gguf_words) = {
 };
 WORDS(bench_words) = {
   { "memory", 0 }, { "gemm", 0 }, { "adam", 0 }, { "device", 0 }, { "nvme", 0 },
-  { "tiers", 0 }, { "all", 0 },
+  { "tiers", 0 }, { "link", 0 }, { "step", 0 }, { "all", 0 },
   { 0 },
 };
 WORDS(isa_words) = {
@@ -175,7 +175,7 @@ static const struct pen_option table[] = {
   { "model-config", NULL, 0, STRING(model_config), NULL, NULL, 0, 0,
     N, N, DATA, "FILE", "config.json of the model to make" },
   { "bench", NULL, 0, STRING(bench), NULL, bench_words, 0, 0,
-    B, B, DATA, "WHAT", "memory, gemm, adam, device, nvme DIR[,DIR], all of these, or tiers" },
+    B, B, DATA, "WHAT", "memory, gemm, adam, device, nvme DIR[,DIR], all of these; or tiers, link, step" },
   { "bench-size", NULL, 0, SIZE(bench_size), "auto", auto_words, 1048576, 0,
     B, 0, DATA, NULL, "bytes of RAM (1GiB), or of a file on each drive (4GiB), to measure on" },
   { "threads", "num-threads", 't', COUNTS(bench_threads), "auto", auto_words, 1, 9999,
@@ -192,8 +192,8 @@ static const struct pen_option table[] = {
     B, 0, DATA, NULL, "bench nvme: write until the rate falls, and see what is sustained" },
   { "soak-idle", NULL, 0, DOUBLE(soak_idle), "60", NULL, 0, 86400,
     B, 0, DATA, "SECONDS", "of rest, after which --soak tries the drive's cache again; 0: never" },
-  { "tokens-per-step", NULL, 0, U64(tokens_per_step), "65536", NULL, 1, 0x1p40,
-    B, 0, DATA, NULL, "bench nvme: for what the drives would mean to a training step" },
+  { "tokens-per-step", NULL, 0, U64(tokens_per_step), "auto", auto_words, 1, 0x1p31,
+    B, 0, DATA, NULL, "bench nvme (65536), step (2048): of the steps that are spoken of" },
   { "model", "model-name-or-path", 0, STRING(model), NULL, NULL, 0, 0,
     COMPUTES | B, COMPUTES, DATA, "DIR", "model directory in Hugging Face's layout" },
   { "data", "train-data,train-file", 0, STRING(data), NULL, NULL, 0, 0,

@@ -158,10 +158,12 @@ static int check_bench(const struct pen_config *config)
     return pen_error_set(-PEN_EUSAGE, "bench nvme needs a directory (bench nvme "
                          "DIR, or --nvme-path DIR); a drive is never taken "
                          "unasked");
-  if (!drives && config->nvme_path.n_items)
+  bool step = strcmp(what, "step") == 0;
+  if (!drives && !step && config->nvme_path.n_items)
     return pen_error_set(-PEN_EUSAGE, "bench %s measures no drive; drop %s", what,
                          config->nvme_path.items[0]);
-  if (!config->nvme_path.n_items && (config->tbw || config->model))
+  bool measures = drives && config->nvme_path.n_items;
+  if ((config->tbw && !measures) || (config->model && !measures && !step))
     return pen_error_set(-PEN_EUSAGE, "--%s asks what a drive means to training: "
                          "name one, as bench nvme DIR does",
                          config->tbw ? "tbw" : "model");

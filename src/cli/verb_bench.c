@@ -190,6 +190,10 @@ static int run(const struct pen_config *config,
     rc = pen_bench_gemm(o, table, m);
   if (rc == 0 && (all || strcmp(what, "adam") == 0))
     rc = pen_bench_adam(o, table, m);
+  if (rc == 0 && strcmp(what, "step") == 0)
+    rc = pen_bench_step(config, o->n_runs, table);
+  if (rc == 0 && strcmp(what, "link") == 0)
+    rc = pen_bench_device_link(o, config->device, table, m);
   if (rc == 0 && (all || strcmp(what, "device") == 0))
     rc = run_device(config, o, all, table, m);
   if (rc == 0 && (all || strcmp(what, "nvme") == 0))
@@ -205,7 +209,7 @@ static int measure(const struct pen_config *config,
   struct pen_bench_advice advice = {.asked = false};
   int rc = table ? run(config, o, table, machine)
                  : pen_error_set(PEN_ENOFIT, "no memory for results");
-  if (rc == 0)
+  if (rc == 0 && strcmp(config->bench, "step"))
     rc = pen_bench_advice_make(config, machine, &advice);
   if (rc == 0)
     rc = pen_bench_print(config->output_format, table, &advice, machine);

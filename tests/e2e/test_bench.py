@@ -207,7 +207,7 @@ def file_of(process):
     for number in os.listdir(f"/proc/{process.pid}/fd"):
         path = f"/proc/{process.pid}/fd/{number}"
         try:
-            if "penstock-bench" in os.readlink(path):
+            if "penstock-bench" in os.readlink(path) and os.readlink(path).endswith(" (deleted)"):
                 return path
         except OSError:
             pass
@@ -250,6 +250,28 @@ def bytes_in_the_page_cache_are_refused(folder):
     errors = process.stderr.read()
     assert process.returncode == 1 and "the page cache holds the file" in errors, errors
     assert os.listdir(folder) == []
+
+
+@test
+def a_step_is_a_real_one(folder):
+    job = Job(folder)
+    temporary, state = os.path.join(folder, "tmp"), os.path.join(folder, "state")
+    for name in (temporary, state):
+        os.mkdir(name)
+    options = ("--profile", os.path.join(folder, "machine.json"), "-r", "2", "-o", "json", "--tokens-per-step", "64")
+    env = {**os.environ, "TMPDIR": temporary}
+    for where, words in (("in RAM", ()), ("on drives", (state,))):
+        told = json.loads(succeed("bench", "step", *words, "--model", job.model, *options, env=env).stdout)
+        (row,) = told["results"]
+        assert row["name"] == f"training step of 64 tokens, state {where}" and row["unit"] == "tokens/s", row
+        lane = row["ceiling"].split()[1]
+        assert 0 < row["of_ceiling"] <= 1.01 and f"the {lane} lane binds" in told["notes"][0], told
+        assert os.listdir(temporary) == [], "something is left"
+        assert not any(files for _, _, files in os.walk(state)), list(os.walk(state))
+    fail(1, ["cannot", "absent"], "bench", "step", "--model", f"{folder}/absent", *options, env=env)
+    fail(1, "penstock train", "bench", "step", state, "--model", job.model, *options, "--io-engine",
+         "fault:threads,eio=3", env=env)
+    assert os.listdir(temporary) == []
 
 
 @test

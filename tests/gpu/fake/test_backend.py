@@ -157,6 +157,23 @@ def what_is_missing_is_told(folder):
 
 
 @test
+def the_link_is_measured(folder):
+    options = ("--bench-size", "1MiB", "-r", "2", "--profile", f"{folder}/machine.json", "-o", "json")
+    told = json.loads(succeed("bench", "link", *options, env=fake(strict=0)).stdout)
+    rows = {row["name"]: row for row in told["results"]}
+    copies = ("copy to the device", "copy from the device", "copies both ways at once")
+    for name in copies:
+        assert rows[name]["median"] > 0, rows
+        assert rows[f"{name}, pageable memory"]["ceiling"].endswith("pinned memory"), rows
+    assert "copy of 4096 bytes to the device, each waited for" in rows
+    assert told["profile"]["upload_bytes_per_s"] == rows[copies[0]]["median"]
+    assert told["profile"]["download_bytes_per_s"] == rows[copies[1]]["median"]
+    fail(1, "there is no penstock-cuda.so", "bench", "link", *options, env={**os.environ, "PEN_PLUGIN_DIR": folder})
+    fail(2, "there are 2 CUDA devices", "bench", "link", *options, "--device", "2", env=fake(devices=2))
+    fail(2, "drop", "bench", "link", folder, *options, env=fake())
+
+
+@test
 def auto_takes_the_device(folder):
     a_job = job(folder)
     done = a_job.train(f"{folder}/auto", "--max-steps", "1", env=fake())
