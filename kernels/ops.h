@@ -151,6 +151,31 @@ struct pen_ops {
                           double *chunk_sumsq, uint64_t *nonfinite);
   /* x = 0, n fp32. */
   void (*zero_f32)(struct pen_stream *s, size_t n, float *x);
+
+  /* Fills r's arrays from logits [tokens, experts] fp32: softmax, each token's
+   * most probable experts (of equals the first) and their weights (Shazeer et
+   * al. 2017).  balance, where not NULL, [2, experts] += counts, and sums of
+   * probabilities over the tokens. */
+  void (*route)(struct pen_stream *s, const struct pen_routing *r,
+                const float *logits, float *balance);
+  /* dlogits [tokens, experts] E from dweights [tokens, per_token]; and, where
+   * balance is not NULL, from route_balance with that scale. */
+  void (*route_backward)(struct pen_stream *s, const struct pen_routing *r,
+                         const float *dweights, const float *balance,
+                         float scale, void *dlogits);
+  /* *loss += scale times the sum of count * sum of probabilities, in double
+   * (Fedus et al. 2021, equations 4 to 6). */
+  void (*route_balance)(struct pen_stream *s, size_t experts,
+                        const float *balance, float scale, double *loss);
+
+  /* y[rows[i]] += weights[places[i]] x[i]; x [n, dim], y [tokens, dim] fp32. */
+  void (*expert_add)(struct pen_stream *s, const struct pen_expert_rows *e,
+                     const float *x, float *y);
+  /* Backward of weights that are put in after a product: d [n, dim] fp32 is the
+   * gradient of act as if they were 1.  dweights[places[i]] = d[i] act[i];
+   * dact [n, dim] E = weight d; act [n, dim] E *= weight. */
+  void (*expert_weigh)(struct pen_stream *s, const struct pen_expert_rows *e,
+                       const float *d, void *act, void *dact, float *dweights);
 };
 
 /* The host's table for a level this machine has (isa.h) and a precision; a

@@ -3,6 +3,7 @@
 #ifndef PEN_KERNELS_SHAPES_H
 #define PEN_KERNELS_SHAPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -76,6 +77,27 @@ static inline size_t pen_attention_cache_elems(size_t capacity,
   return (capacity + PEN_OPS_CACHE_TILE - 1) / PEN_OPS_CACHE_TILE *
          PEN_OPS_CACHE_TILE * kv_heads * dim;
 }
+
+/* Which experts the tokens of a micro-batch go to.  The arrays are filled by
+ * route and read by all else. */
+struct pen_routing {
+  size_t tokens, experts, per_token;
+  bool normalise;   /* a token's weights are made to sum to 1 */
+  uint32_t *counts; /* [experts]: how many tokens each gets */
+  uint32_t *rows;   /* [tokens * per_token]: these tokens, expert after expert,
+                       each one's in order */
+  uint32_t *places; /* [tokens * per_token]: where a row's weight is */
+  uint32_t *chosen; /* [tokens, per_token]: experts, the most probable first */
+  float *weights;   /* [tokens, per_token] */
+  float *probs;     /* [tokens, experts] */
+};
+
+/* The tokens of one expert, none of them twice; arrays as in pen_routing. */
+struct pen_expert_rows {
+  size_t n, dim;
+  const uint32_t *rows, *places;
+  const float *weights; /* NULL: all 1 */
+};
 
 /* fp32 statistics of the softmax over the vocabulary, [3, tokens]. */
 enum { PEN_XENT_MAX, PEN_XENT_SUM, PEN_XENT_TARGET, PEN_XENT_ROWS };

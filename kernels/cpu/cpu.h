@@ -56,6 +56,11 @@ typedef float elem_t;
 #define pen_cpu_xent_backward PEN_CPU_NAME(pen_cpu_xent_backward)
 #define pen_cpu_from_f32 PEN_CPU_NAME(pen_cpu_from_f32)
 #define pen_cpu_zero_f32 PEN_CPU_NAME(pen_cpu_zero_f32)
+#define pen_cpu_route PEN_CPU_NAME(pen_cpu_route)
+#define pen_cpu_route_backward PEN_CPU_NAME(pen_cpu_route_backward)
+#define pen_cpu_route_balance PEN_CPU_NAME(pen_cpu_route_balance)
+#define pen_cpu_expert_add PEN_CPU_NAME(pen_cpu_expert_add)
+#define pen_cpu_expert_weigh PEN_CPU_NAME(pen_cpu_expert_weigh)
 #define pen_cpu_gemm_tile PEN_CPU_NAME(pen_cpu_gemm_tile)
 #define pen_cpu_sum_partials PEN_CPU_NAME(pen_cpu_sum_partials)
 
@@ -132,6 +137,18 @@ void pen_cpu_xent_backward(struct pen_stream *s,
                            const float *stats, void *g);
 void pen_cpu_from_f32(struct pen_stream *s, size_t n, const float *x, void *y);
 void pen_cpu_zero_f32(struct pen_stream *s, size_t n, float *x);
+void pen_cpu_route(struct pen_stream *s, const struct pen_routing *r,
+                   const float *logits, float *balance);
+void pen_cpu_route_backward(struct pen_stream *s, const struct pen_routing *r,
+                            const float *dweights, const float *balance,
+                            float scale, void *dlogits);
+void pen_cpu_route_balance(struct pen_stream *s, size_t experts,
+                           const float *balance, float scale, double *loss);
+void pen_cpu_expert_add(struct pen_stream *s, const struct pen_expert_rows *e,
+                        const float *x, float *y);
+void pen_cpu_expert_weigh(struct pen_stream *s,
+                          const struct pen_expert_rows *e, const float *d,
+                          void *act, void *dact, float *dweights);
 
 /* out [cols] += partials [chunks, cols], in the order of the chunks. */
 void pen_cpu_sum_partials(struct pen_stream *s, size_t chunks, size_t cols,

@@ -36,6 +36,11 @@ const struct pen_cpu_table PEN_CPU_NAME(pen_cpu_table) = {
             .gradient_finish =
                 PEN_CPU_BF16 ? pen_ops_finish_bf16 : pen_ops_finish_f32,
             .zero_f32 = pen_cpu_zero_f32,
+            .route = pen_cpu_route,
+            .route_backward = pen_cpu_route_backward,
+            .route_balance = pen_cpu_route_balance,
+            .expert_add = pen_cpu_expert_add,
+            .expert_weigh = pen_cpu_expert_weigh,
         },
     .gemm_tile = pen_cpu_gemm_tile,
 };

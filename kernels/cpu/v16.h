@@ -202,6 +202,17 @@ PEN_INLINE v16 v16_load_n(const float *x, size_t n)
   return v16_load(buffer);
 }
 
+/* The same with `rest` in the others. */
+PEN_INLINE v16 v16_load_rest(const float *x, size_t n, float rest)
+{
+  if (n >= 16)
+    return v16_load(x);
+  float buffer[16];
+  for (size_t i = 0; i < 16; i++)
+    buffer[i] = i < n ? x[i] : rest;
+  return v16_load(buffer);
+}
+
 PEN_INLINE void v16_store_n(float *x, v16 a, size_t n)
 {
   if (n >= 16) {

@@ -33,12 +33,7 @@ void pen_cpu_xent_begin(struct pen_stream *s, size_t tokens, float *stats)
 /* Lanes past n as -Inf, which adds nothing to a softmax. */
 PEN_INLINE v16 load_logits(const float *x, size_t n)
 {
-  if (n >= 16)
-    return v16_load(x);
-  float buffer[16];
-  for (size_t i = 0; i < 16; i++)
-    buffer[i] = i < n ? x[i] : -INFINITY;
-  return v16_load(buffer);
+  return v16_load_rest(x, n, -INFINITY);
 }
 
 static void add_row(const float *x, size_t cols, float *max, float *sum)

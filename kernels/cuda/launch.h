@@ -133,6 +133,22 @@ int pen_cuda_from_f32(pen_cuda_stream s, enum pen_elem elem, size_t n,
                       const float *x, void *y);
 int pen_cuda_zero_f32(pen_cuda_stream s, size_t n, float *x);
 
+/* [bits] all of route; rows and places are the host's too.  Arrays inside the
+ * shapes are the device's. */
+int pen_cuda_route(pen_cuda_stream s, const struct pen_routing *r,
+                   const float *logits, float *balance);
+int pen_cuda_route_backward(pen_cuda_stream s, enum pen_elem elem,
+                            const struct pen_routing *r, const float *dweights,
+                            const float *balance, float scale, void *dlogits);
+int pen_cuda_route_balance(pen_cuda_stream s, size_t experts,
+                           const float *balance, float scale, double *loss);
+/* [bits] */
+int pen_cuda_expert_add(pen_cuda_stream s, const struct pen_expert_rows *e,
+                        const float *x, float *y);
+int pen_cuda_expert_weigh(pen_cuda_stream s, enum pen_elem elem,
+                          const struct pen_expert_rows *e, const float *d,
+                          void *act, void *dact, float *dweights);
+
 /* [bits] pen_gradient_finish_bf16 or _f32 with chunks of chunk_elems (a
  * multiple of 16), extra may be NULL: stored [n] E, chunk_sumsq [chunks] and
  * *nonfinite are written, all on the device. */

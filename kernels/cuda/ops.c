@@ -235,6 +235,42 @@ static void zero_f32(struct pen_stream *s, size_t n, float *x)
   check(s, pen_cuda_zero_f32(queue(s), n, x), "zero_f32");
 }
 
+static void route(struct pen_stream *s, const struct pen_routing *r,
+                  const float *logits, float *balance)
+{
+  check(s, pen_cuda_route(queue(s), r, logits, balance),
+        "route");
+}
+
+static void route_backward(struct pen_stream *s, const struct pen_routing *r,
+                           const float *dweights, const float *balance,
+                           float scale, void *dlogits)
+{
+  check(s, pen_cuda_route_backward(queue(s), PEN_CUDA_ELEM, r, dweights,
+                                   balance, scale, dlogits),
+        "route_backward");
+}
+
+static void route_balance(struct pen_stream *s, size_t experts,
+                          const float *balance, float scale, double *loss)
+{
+  check(s, pen_cuda_route_balance(queue(s), experts, balance, scale, loss),
+        "route_balance");
+}
+
+static void expert_add(struct pen_stream *s, const struct pen_expert_rows *e,
+                       const float *x, float *y)
+{
+  check(s, pen_cuda_expert_add(queue(s), e, x, y), "expert_add");
+}
+
+static void expert_weigh(struct pen_stream *s, const struct pen_expert_rows *e,
+                         const float *d, void *act, void *dact, float *dweights)
+{
+  check(s, pen_cuda_expert_weigh(queue(s), PEN_CUDA_ELEM, e, d, act, dact,
+                                 dweights), "expert_weigh");
+}
+
 const struct pen_ops PEN_CUDA_TABLE = {
     .backend = "cuda",
     .elem = PEN_CUDA_ELEM,
@@ -265,4 +301,9 @@ const struct pen_ops PEN_CUDA_TABLE = {
     .from_f32 = from_f32,
     .gradient_finish = gradient_finish,
     .zero_f32 = zero_f32,
+    .route = route,
+    .route_backward = route_backward,
+    .route_balance = route_balance,
+    .expert_add = expert_add,
+    .expert_weigh = expert_weigh,
 };

@@ -1,103 +1,5 @@
-/* Operations of kernels/ops.h against plain double-precision loops: the forward
- * results, and every gradient by central differences of those loops.
- *
- * Inputs are exact in both, so what differs is fp32 rounding: sums of n terms
- * are off by sqrt(n) 2^-24 of their largest partial sum, and n <= 512 here; a
- * handful of such sums follow each other.  TOLERANCE is of the array's largest
- * element.  Central differences in double with step 1e-5 are off by 1e-10. */
-#include <math.h>
-
-#include "tests/check/trial.h"
-
-#define TOLERANCE 5e-6
-#define STEP 1e-5
-#define INPUTS_MAX 3
-#define PROBES_MAX 60 /* elements of an input that are moved */
-
-/* A function of some arrays, in double, and what fp32 code says of it. */
-struct problem {
-  const char *name;
-  size_t n[INPUTS_MAX];
-  double *in[INPUTS_MAX];
-  size_t n_out;
-  void (*forward)(const struct problem *p, double *out);
-  const void *shape;
-  const double *d_out; /* [n_out] */
-};
-
-static uint64_t seed;
-
-static double *doubles(const struct trial *t, const void *x, size_t n)
-{
-  double *out = malloc(n * sizeof *out);
-  for (size_t i = 0; i < n; i++)
-    out[i] = (double)trial_get(t, x, i);
-  return out;
-}
-
-static double scale_of(const double *x, size_t n)
-{
-  double m = 1e-30;
-  for (size_t i = 0; i < n; i++)
-    m = fmax(m, fabs(x[i]));
-  return m;
-}
-
-static void check_forward(const struct problem *p, const float *got)
-{
-  double *want = calloc(p->n_out, sizeof *want);
-  p->forward(p, want);
-  double scale = scale_of(want, p->n_out);
-  for (size_t i = 0; i < p->n_out; i++)
-    if (!(fabs((double)got[i] - want[i]) <= TOLERANCE * scale))
-      fail_msg("%s: element %zu is %.9g, not %.9g", p->name, i, (double)got[i],
-               want[i]);
-  free(want);
-}
-
-static double loss(const struct problem *p, double *out)
-{
-  double sum = 0;
-  p->forward(p, out);
-  for (size_t i = 0; i < p->n_out; i++)
-    sum += out[i] * p->d_out[i];
-  return sum;
-}
-
-/* got: dL/d(in[which]). */
-static void check_gradient(const struct problem *p, size_t which,
-                           const float *got)
-{
-  size_t n = p->n[which], stride = n / PROBES_MAX + 1;
-  double *x = p->in[which], *out = calloc(p->n_out, sizeof *out), scale = 1e-30;
-  for (size_t i = 0; i < n; i++)
-    scale = fmax(scale, fabs((double)got[i]));
-  for (size_t i = 0; i < n; i += stride) {
-    double middle = x[i];
-    x[i] = middle + STEP;
-    double above = loss(p, out);
-    x[i] = middle - STEP;
-    double below = loss(p, out), want = (above - below) / (2 * STEP);
-    x[i] = middle;
-    if (!(fabs((double)got[i] - want) <= TOLERANCE * scale))
-      fail_msg("%s: gradient %zu of input %zu is %.9g, not %.9g (scale %g)",
-               p->name, i, which, (double)got[i], want, scale);
-  }
-  free(out);
-}
-
-static void problem_free(struct problem *p)
-{
-  for (size_t i = 0; i < INPUTS_MAX; i++)
-    free(p->in[i]);
-  free((void *)(uintptr_t)p->d_out);
-}
-
-static void begin(struct trial *t)
-{
-  trial_begin(t, pen_isa_detect(), PEN_ELEM_F32, &pen_gemm_reference, 2,
-              seed++);
-}
+/* Norms, rotation, attention and activations against double precision. */
+#include "tests/check/problem.h"
 
 /* ---- norms ---- */
 
@@ -121,7 +23,7 @@ static void rmsnorm_forward(const struct problem *p, double *out)
 static void check_rmsnorm(struct pen_heads shape)
 {
   struct trial t;
-  begin(&t);
+  problem_begin(&t);
   size_t vectors = shape.tokens * shape.heads, n = vectors * shape.dim;
   size_t ld = shape.heads * shape.dim;
   float *x = trial_in(&t, n, -2, 2), *w = trial_in(&t, shape.dim, -1, 2);
@@ -135,11 +37,11 @@ static void check_rmsnorm(struct pen_heads shape)
                           trial_work_f32(&t, pen_ops_partials_elems(
                                                  vectors, shape.dim)));
   struct problem p = {"rmsnorm", {n, shape.dim},
-                      {doubles(&t, x, n), doubles(&t, w, shape.dim)}, n,
-                      rmsnorm_forward, &shape, doubles(&t, dy, n)};
-  check_forward(&p, y);
-  check_gradient(&p, 0, dx);
-  check_gradient(&p, 1, dw);
+                      {problem_doubles(&t, x, n), problem_doubles(&t, w, shape.dim)}, n,
+                      rmsnorm_forward, &shape, problem_doubles(&t, dy, n)};
+  problem_check_forward(&p, y);
+  problem_check_gradient(&p, 0, dx);
+  problem_check_gradient(&p, 1, dw);
   /* added to what was there, in place of the gradient */
   float *sum = trial_in(&t, n, -1, 1), *before = trial_work_f32(&t, n);
   memcpy(before, sum, n * sizeof *sum);
@@ -183,7 +85,7 @@ static void layernorm_forward(const struct problem *p, double *out)
 static void check_layernorm(size_t rows, size_t dim)
 {
   struct trial t;
-  begin(&t);
+  problem_begin(&t);
   size_t n = rows * dim, n_partials = pen_ops_partials_elems(rows, 2 * dim);
   float *x = trial_in(&t, n, -1, 3), *w = trial_in(&t, dim, -1, 2);
   float *b = trial_in(&t, dim, -1, 1), *dy = trial_in(&t, n, -1, 1);
@@ -197,13 +99,13 @@ static void check_layernorm(size_t rows, size_t dim)
                             rstd, dx, false, dw, db,
                             trial_work_f32(&t, n_partials));
   struct problem p = {"layernorm", {n, dim, dim},
-                      {doubles(&t, x, n), doubles(&t, w, dim),
-                       doubles(&t, b, dim)},
-                      n, layernorm_forward, NULL, doubles(&t, dy, n)};
-  check_forward(&p, y);
-  check_gradient(&p, 0, dx);
-  check_gradient(&p, 1, dw);
-  check_gradient(&p, 2, db);
+                      {problem_doubles(&t, x, n), problem_doubles(&t, w, dim),
+                       problem_doubles(&t, b, dim)},
+                      n, layernorm_forward, NULL, problem_doubles(&t, dy, n)};
+  problem_check_forward(&p, y);
+  problem_check_gradient(&p, 0, dx);
+  problem_check_gradient(&p, 1, dw);
+  problem_check_gradient(&p, 2, db);
   float *sum = trial_in(&t, n, -1, 1), *before = trial_work_f32(&t, n);
   memcpy(before, sum, n * sizeof *sum);
   t.ops->layernorm_backward(&t.stream, rows, dim, dy, PEN_ELEM_F32, x, w, mean,
@@ -247,21 +149,21 @@ static void rope_forward(const struct problem *p, double *out)
 static void check_rope(size_t rotary)
 {
   struct trial t;
-  begin(&t);
+  problem_begin(&t);
   uint32_t positions[] = {0, 1, 2, 0, 9};
   struct rope_shape shape = {{5, 3, 14}, rotary, positions, NULL, NULL};
   size_t n = 5 * 3 * 14;
   shape.c = trial_in_f32(&t, 10 * 7, -1, 1);
   shape.s = trial_in_f32(&t, 10 * 7, -1, 1);
   float *x = trial_inout(&t, n, -2, 2), *d = trial_inout(&t, n, -1, 1);
-  struct problem p = {"rope", {n}, {doubles(&t, x, n)}, n, rope_forward,
-                      &shape, doubles(&t, d, n)};
+  struct problem p = {"rope", {n}, {problem_doubles(&t, x, n)}, n, rope_forward,
+                      &shape, problem_doubles(&t, d, n)};
   t.ops->rope(&t.stream, &shape.heads, rotary, x, 42, positions, shape.c,
               shape.s, false);
   t.ops->rope(&t.stream, &shape.heads, rotary, d, 42, positions, shape.c,
               shape.s, true);
-  check_forward(&p, x);
-  check_gradient(&p, 0, d);
+  problem_check_forward(&p, x);
+  problem_check_gradient(&p, 0, d);
   problem_free(&p);
   trial_end(&t);
 }
@@ -323,7 +225,7 @@ static void check_attention(size_t heads, size_t kv_heads, size_t dim,
 {
   struct trial t;
   uint32_t first_key[512];
-  begin(&t);
+  problem_begin(&t);
   size_t q_width = heads * dim, kv_width = kv_heads * dim;
   struct pen_attention a = {
       .heads = heads, .kv_heads = kv_heads, .dim = dim, .scale = 0.3f,
@@ -348,13 +250,13 @@ static void check_attention(size_t heads, size_t kv_heads, size_t dim,
                             d,
                             d + q_width, d + q_width + kv_width);
   struct problem p = {"attention", {n_q, n_kv, n_kv},
-                      {doubles(&t, q, n_q), doubles(&t, k, n_kv),
-                       doubles(&t, v, n_kv)},
-                      n_q, attention_forward, &a, doubles(&t, d_o, n_q)};
-  check_forward(&p, o);
-  check_gradient(&p, 0, columns(&t, d, a.tokens, a.ldd, 0, q_width));
-  check_gradient(&p, 1, columns(&t, d, a.tokens, a.ldd, q_width, kv_width));
-  check_gradient(&p, 2, columns(&t, d, a.tokens, a.ldd, q_width + kv_width,
+                      {problem_doubles(&t, q, n_q), problem_doubles(&t, k, n_kv),
+                       problem_doubles(&t, v, n_kv)},
+                      n_q, attention_forward, &a, problem_doubles(&t, d_o, n_q)};
+  problem_check_forward(&p, o);
+  problem_check_gradient(&p, 0, columns(&t, d, a.tokens, a.ldd, 0, q_width));
+  problem_check_gradient(&p, 1, columns(&t, d, a.tokens, a.ldd, q_width, kv_width));
+  problem_check_gradient(&p, 2, columns(&t, d, a.tokens, a.ldd, q_width + kv_width,
                                 kv_width));
   problem_free(&p);
   trial_end(&t);
@@ -398,7 +300,7 @@ static void glu_forward(const struct problem *p, double *out)
 static void check_glu(enum pen_activation f, float range)
 {
   struct trial t;
-  begin(&t);
+  problem_begin(&t);
   size_t rows = 7, cols = 37, n = rows * cols;
   float *gate = trial_in(&t, n, -range, range), *up = trial_in(&t, n, -2, 2);
   float *dy = trial_in(&t, n, -1, 1), *y = trial_out(&t, n);
@@ -406,18 +308,18 @@ static void check_glu(enum pen_activation f, float range)
   t.ops->glu(&t.stream, f, rows, cols, gate, up, cols, y);
   t.ops->glu_backward(&t.stream, f, rows, cols, dy, gate, up, cols, dgate, dup);
   struct problem p = {"glu", {n, n},
-                      {doubles(&t, gate, n), doubles(&t, up, n)}, n,
-                      glu_forward, &f, doubles(&t, dy, n)};
-  check_forward(&p, y);
-  check_gradient(&p, 0, dgate);
-  check_gradient(&p, 1, dup);
+                      {problem_doubles(&t, gate, n), problem_doubles(&t, up, n)}, n,
+                      glu_forward, &f, problem_doubles(&t, dy, n)};
+  problem_check_forward(&p, y);
+  problem_check_gradient(&p, 0, dgate);
+  problem_check_gradient(&p, 1, dup);
   free(p.in[1]);
   p.in[1] = NULL;
   t.ops->glu(&t.stream, f, rows, cols, gate, NULL, cols, y);
   t.ops->glu_backward(&t.stream, f, rows, cols, dy, gate, NULL, cols, dgate,
                       NULL);
-  check_forward(&p, y);
-  check_gradient(&p, 0, dgate);
+  problem_check_forward(&p, y);
+  problem_check_gradient(&p, 0, dgate);
   problem_free(&p);
   trial_end(&t);
 }
@@ -442,16 +344,16 @@ static void softcap_forward(const struct problem *p, double *out)
 static void check_softcap(float range)
 {
   struct trial t;
-  begin(&t);
+  problem_begin(&t);
   size_t rows = 7, cols = 37, n = rows * cols;
   float cap = 30, *x = trial_inout_f32(&t, n, -range, range);
   float *d = trial_inout(&t, n, -1, 1);
-  struct problem p = {"softcap", {n}, {doubles(&t, x, n)}, n, softcap_forward,
-                      &cap, doubles(&t, d, n)};
+  struct problem p = {"softcap", {n}, {problem_doubles(&t, x, n)}, n, softcap_forward,
+                      &cap, problem_doubles(&t, d, n)};
   t.ops->softcap(&t.stream, rows, cols, cap, x, cols);
   t.ops->softcap_backward(&t.stream, rows, cols, cap, x, cols, d);
-  check_forward(&p, x);
-  check_gradient(&p, 0, d);
+  problem_check_forward(&p, x);
+  problem_check_gradient(&p, 0, d);
   problem_free(&p);
   trial_end(&t);
 }
@@ -463,181 +365,7 @@ static void test_softcap(void **state)
   check_softcap(2000);
 }
 
-/* ---- embedding: rows [2, 9) of a table ---- */
-
-#define SCALE 2.5f
-enum { FIRST_ROW = 2, N_ROWS = 7, DIM = 20, N_TOKENS = 12 };
-static const uint32_t ids[N_TOKENS] = {0, 2, 8, 9, 5, 5, 2, 5, 100, 3, 1, 8};
-
-static bool has_row(size_t t)
-{
-  return ids[t] >= FIRST_ROW && ids[t] < FIRST_ROW + N_ROWS;
-}
-
-static void embed_forward(const struct problem *p, double *out)
-{
-  for (size_t t = 0; t < N_TOKENS; t++)
-    for (size_t i = 0; i < DIM && has_row(t); i++)
-      out[t * DIM + i] =
-          (double)SCALE * p->in[0][(ids[t] - FIRST_ROW) * DIM + i];
-}
-
-static void test_embed(void **state)
-{
-  struct trial t;
-  begin(&t);
-  size_t n = N_TOKENS * DIM, n_table = N_ROWS * DIM;
-  float *table = trial_in(&t, n_table, -1, 1), *d = trial_in(&t, n, -1, 1);
-  float *x = trial_out(&t, n), *grad = trial_out_f32(&t, n_table);
-  memset(grad, 0, n_table * sizeof *grad);
-  t.ops->embed(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM, SCALE,
-               table, x);
-  t.ops->embed_backward(&t.stream, ids, N_TOKENS, FIRST_ROW, N_ROWS, DIM,
-                        SCALE, d, grad);
-  for (size_t i = 0; i < n; i++)
-    if (!has_row(i / DIM)) {
-      assert_true(isnan(x[i])); /* left alone */
-      x[i] = 0;
-    }
-  struct problem p = {"embed", {n_table}, {doubles(&t, table, n_table)}, n,
-                      embed_forward, NULL, doubles(&t, d, n)};
-  check_forward(&p, x);
-  check_gradient(&p, 0, grad);
-  problem_free(&p);
-  trial_end(&t);
-}
-
-/* ---- bias and residual ---- */
-
-static void bias_forward(const struct problem *p, double *out)
-{
-  for (size_t i = 0; i < p->n_out; i++)
-    out[i] = p->in[0][i] + p->in[1][i % p->n[1]];
-}
-
-static void test_bias(void **state)
-{
-  struct trial t;
-  begin(&t);
-  size_t rows = 150, cols = 19, n = rows * cols;
-  float *x = trial_inout(&t, n, -1, 1), *b = trial_in(&t, cols, -1, 1);
-  float *dy = trial_in(&t, n, -1, 1), *db = trial_out_f32(&t, cols);
-  memset(db, 0, cols * sizeof *db);
-  struct problem p = {"bias", {n, cols},
-                      {doubles(&t, x, n), doubles(&t, b, cols)}, n,
-                      bias_forward, NULL, doubles(&t, dy, n)};
-  t.ops->bias(&t.stream, rows, cols, x, cols, b);
-  t.ops->bias_backward(
-      &t.stream, rows, cols, dy, cols, db,
-      trial_work_f32(&t, pen_ops_partials_elems(rows, cols)));
-  check_forward(&p, x);
-  check_gradient(&p, 1, db);
-  problem_free(&p);
-  trial_end(&t);
-}
-
-static void test_add(void **state)
-{
-  struct trial t;
-  begin(&t);
-  size_t n = 1000;
-  float *a = trial_in(&t, n, -1, 1), *b = trial_in(&t, n, -1, 1);
-  float *y = trial_out(&t, n);
-  t.ops->add(&t.stream, n, a, b, y);
-  t.ops->add_f32(&t.stream, n, b, a); /* in fp32 the same sum */
-  assert_memory_equal(y, a, n * sizeof *y);
-  struct problem p = {"add", {n, n}, {doubles(&t, y, n), doubles(&t, b, n)}, n,
-                      bias_forward, NULL, NULL};
-  t.ops->add(&t.stream, n, y, b, b);
-  check_forward(&p, b);
-  problem_free(&p);
-  trial_end(&t);
-}
-
-/* ---- cross-entropy: a vocabulary of 50 in blocks of 32 and 18 ---- */
-
-enum { VOCAB = 50, SPLIT = 32, ROWS = 9 };
-static const int32_t targets[ROWS] = {0, 31, 32, 49, -1, 7, -1, 40, 16};
-
-static void xent_forward(const struct problem *p, double *out)
-{
-  for (size_t t = 0; t < ROWS; t++) {
-    const double *x = p->in[0] + t * VOCAB;
-    double sum = 0;
-    for (size_t i = 0; i < VOCAB; i++)
-      sum += exp(x[i]);
-    out[t] = targets[t] < 0 ? 0 : log(sum) - x[targets[t]];
-  }
-}
-
-static void test_xent(void **state)
-{
-  struct trial t;
-  begin(&t);
-  float *logits = trial_in_f32(&t, ROWS * VOCAB, -8, 8);
-  float *stats = trial_out_f32(&t, PEN_XENT_ROWS * ROWS);
-  float *grad = trial_work_f32(&t, ROWS * VOCAB);
-  struct pen_logits blocks[2] = {
-      {ROWS, SPLIT, VOCAB, 0, 0, ROWS, targets},
-      {ROWS, VOCAB - SPLIT, VOCAB, 0, SPLIT, ROWS, targets}};
-  t.ops->xent_begin(&t.stream, ROWS, stats);
-  t.ops->xent_add(&t.stream, &blocks[0], logits, stats);
-  t.ops->xent_add(&t.stream, &blocks[1], logits + SPLIT, stats);
-  for (size_t b = 0; b < 2; b++) {
-    float *g = trial_out(&t, ROWS * blocks[b].cols);
-    size_t begin_id = blocks[b].first_id;
-    t.ops->xent_backward(&t.stream, &blocks[b], logits + begin_id, stats, g);
-    for (size_t r = 0; r < ROWS; r++)
-      memcpy(grad + r * VOCAB + begin_id, g + r * blocks[b].cols,
-             blocks[b].cols * sizeof *g);
-  }
-  double ones[ROWS], total, want = 0, per_token[ROWS];
-  for (size_t r = 0; r < ROWS; r++)
-    ones[r] = 1;
-  struct problem p = {"cross-entropy", {ROWS * VOCAB},
-                      {doubles(&t, logits, ROWS * VOCAB)}, ROWS, xent_forward,
-                      NULL, ones};
-  t.ops->xent_loss(&t.stream, ROWS, targets, stats, &total);
-  xent_forward(&p, per_token);
-  for (size_t r = 0; r < ROWS; r++)
-    want += per_token[r];
-  assert_true(fabs(total - want) <= TOLERANCE * want);
-  check_gradient(&p, 0, grad);
-  p.d_out = NULL;
-  problem_free(&p);
-  trial_end(&t);
-}
-
-/* A logit of Inf or NaN must reach the loss, or nobody would see it. */
-static void test_xent_nonfinite(void **state)
-{
-  static const float bad[] = {INFINITY, NAN};
-  for (size_t b = 0; b < 2; b++) {
-    struct trial t;
-    begin(&t);
-    float *logits = trial_in_f32(&t, ROWS * VOCAB, -8, 8);
-    float *stats = trial_out_f32(&t, PEN_XENT_ROWS * ROWS);
-    struct pen_logits shape = {ROWS, VOCAB, VOCAB, 0, 0, ROWS, targets};
-    double total;
-    logits[3 * VOCAB + 20] = bad[b];
-    t.ops->xent_begin(&t.stream, ROWS, stats);
-    t.ops->xent_add(&t.stream, &shape, logits, stats);
-    t.ops->xent_loss(&t.stream, ROWS, targets, stats, &total);
-    assert_false(isfinite(total));
-    trial_end(&t);
-  }
-}
-
-int main(void)
-{
-  seed = test_seed(77);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_layernorm),
-      cmocka_unit_test(test_rope),      cmocka_unit_test(test_attention),
-      cmocka_unit_test(test_glu),       cmocka_unit_test(test_softcap),
-      cmocka_unit_test(test_embed),     cmocka_unit_test(test_bias),
-      cmocka_unit_test(test_add),       cmocka_unit_test(test_xent),
-      cmocka_unit_test(test_xent_nonfinite),
-  };
-  return cmocka_run_group_tests_name("ops gradient", tests, NULL, NULL);
-}
+PROBLEM_MAIN("ops gradient", cmocka_unit_test(test_rmsnorm),
+             cmocka_unit_test(test_layernorm), cmocka_unit_test(test_rope),
+             cmocka_unit_test(test_attention), cmocka_unit_test(test_glu),
+             cmocka_unit_test(test_softcap))

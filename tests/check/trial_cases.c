@@ -329,6 +329,107 @@ static void run_zero_f32(struct trial *t, size_t variant)
   t->ops->zero_f32(&t->stream, n, trial_out_f32(t, n));
 }
 
+/* tokens, experts, experts of a token, elements of a row */
+static const size_t routing_shapes[][4] = {
+    {1, 1, 1, 1}, {5, 4, 2, 17}, {70, 33, 5, 48}, {200, 8, 8, 64}};
+
+/* Numbers that are not E, as results: bits compared as fp32 of the same value. */
+static void put_counts(struct trial *t, const uint32_t *x, size_t n)
+{
+  float *out = trial_out_f32(t, n);
+  for (size_t i = 0; i < n; i++)
+    out[i] = (float)x[i];
+}
+
+struct routing_arrays {
+  uint32_t counts[64], rows[2048], places[2048], chosen[2048];
+};
+
+static struct pen_routing routing_of(struct trial *t, size_t variant,
+                                     struct routing_arrays *a)
+{
+  const size_t *v = routing_shapes[variant / 2];
+  return (struct pen_routing){
+      .tokens = v[0], .experts = v[1], .per_token = v[2],
+      .normalise = variant % 2, .counts = a->counts, .rows = a->rows,
+      .places = a->places, .chosen = a->chosen,
+      .weights = trial_out_f32(t, v[0] * v[2]),
+      .probs = trial_out_f32(t, v[0] * v[1])};
+}
+
+static void run_route(struct trial *t, size_t variant)
+{
+  struct routing_arrays a;
+  struct pen_routing r = routing_of(t, variant, &a);
+  const float *logits = trial_in_f32(t, r.tokens * r.experts, -4, 4);
+  float *balance = trial_inout_f32(t, 2 * r.experts, 0, 9);
+  t->ops->route(&t->stream, &r, logits, variant % 2 ? balance : NULL);
+  put_counts(t, a.counts, r.experts);
+  put_counts(t, a.rows, r.tokens * r.per_token);
+  put_counts(t, a.places, r.tokens * r.per_token);
+  put_counts(t, a.chosen, r.tokens * r.per_token);
+}
+
+static void run_route_backward(struct trial *t, size_t variant)
+{
+  struct routing_arrays a;
+  struct pen_routing r = routing_of(t, variant, &a);
+  const float *logits = trial_in_f32(t, r.tokens * r.experts, -4, 4);
+  const float *dweights = trial_in_f32(t, r.tokens * r.per_token, -1, 1);
+  const float *balance = trial_in_f32(t, 2 * r.experts, 0, 9);
+  t->ops->route(&t->stream, &r, logits, NULL);
+  t->ops->route_backward(&t->stream, &r, dweights, variant % 2 ? balance : NULL,
+                         0.25f, trial_out(t, r.tokens * r.experts));
+}
+
+static void run_route_balance(struct trial *t, size_t variant)
+{
+  size_t experts = routing_shapes[variant][1];
+  const float *balance = trial_in_f32(t, 2 * experts, 0, 9);
+  double loss = 3;
+  t->ops->route_balance(&t->stream, experts, balance, 0.3f, &loss);
+  memcpy(trial_out_f32(t, 2), &loss, sizeof loss);
+}
+
+/* Every third token, the last first. */
+static struct pen_expert_rows expert_rows_of(size_t variant, uint32_t *rows,
+                                             uint32_t *places)
+{
+  const size_t *v = routing_shapes[variant / 2];
+  struct pen_expert_rows e = {.n = (v[0] + 2) / 3, .dim = v[3], .rows = rows,
+                              .places = places};
+  for (size_t i = 0; i < e.n; i++) {
+    rows[i] = (uint32_t)(3 * (e.n - 1 - i));
+    places[i] = (uint32_t)(rows[i] * v[2] + i % v[2]);
+  }
+  return e;
+}
+
+static void run_expert_add(struct trial *t, size_t variant)
+{
+  const size_t *v = routing_shapes[variant / 2];
+  uint32_t rows[256], places[256];
+  struct pen_expert_rows e = expert_rows_of(variant, rows, places);
+  if (variant % 2)
+    e.weights = trial_in_f32(t, v[0] * v[2], 0, 1);
+  const float *x = trial_in_f32(t, e.n * e.dim, -1, 1);
+  t->ops->expert_add(&t->stream, &e, x,
+                     trial_inout_f32(t, v[0] * e.dim, -1, 1));
+}
+
+static void run_expert_weigh(struct trial *t, size_t variant)
+{
+  const size_t *v = routing_shapes[variant / 2];
+  uint32_t rows[256], places[256];
+  struct pen_expert_rows e = expert_rows_of(variant, rows, places);
+  e.weights = trial_in_f32(t, v[0] * v[2], 0, 1);
+  const float *d = trial_in_f32(t, e.n * e.dim, -1, 1);
+  void *act = trial_inout(t, e.n * e.dim, -2, 2);
+  void *dact = trial_out(t, e.n * e.dim);
+  t->ops->expert_weigh(&t->stream, &e, d, act, dact,
+                       trial_inout_f32(t, v[0] * v[2], -1, 1));
+}
+
 const struct trial_case trial_cases[] = {
     {"rmsnorm", run_rmsnorm, 6},
     {"rmsnorm_backward", run_rmsnorm_backward, 12},
@@ -353,5 +454,10 @@ const struct trial_case trial_cases[] = {
     {"xent_loss", run_xent_loss, 4},
     {"from_f32", run_from_f32, 4},
     {"zero_f32", run_zero_f32, 4},
+    {"route", run_route, 8},
+    {"route_backward", run_route_backward, 8},
+    {"route_balance", run_route_balance, 4},
+    {"expert_add", run_expert_add, 8},
+    {"expert_weigh", run_expert_weigh, 8},
     {NULL, NULL, 0},
 };

@@ -195,6 +195,39 @@ static void zero_f32(struct pen_stream *s, size_t n, float *x)
   check(pen_cuda_zero_f32(NULL, n, x));
 }
 
+static void route(struct pen_stream *s, const struct pen_routing *r,
+                  const float *logits, float *balance)
+{
+  check(pen_cuda_route(NULL, r, logits, balance));
+}
+
+static void route_backward(struct pen_stream *s, const struct pen_routing *r,
+                           const float *dweights, const float *balance,
+                           float scale, void *dlogits)
+{
+  check(pen_cuda_route_backward(NULL, elem, r, dweights,
+                                balance, scale, dlogits));
+}
+
+static void route_balance(struct pen_stream *s, size_t experts,
+                          const float *balance, float scale, double *loss)
+{
+  check(pen_cuda_route_balance(NULL, experts, balance, scale, loss));
+}
+
+static void expert_add(struct pen_stream *s, const struct pen_expert_rows *e,
+                       const float *x, float *y)
+{
+  check(pen_cuda_expert_add(NULL, e, x, y));
+}
+
+static void expert_weigh(struct pen_stream *s, const struct pen_expert_rows *e,
+                         const float *d, void *act, void *dact, float *dweights)
+{
+  check(pen_cuda_expert_weigh(NULL, elem, e, d, act, dact,
+                              dweights));
+}
+
 static const struct pen_ops tables[] = {
 #define TABLE(e)                                                              \
   {                                                                           \
@@ -209,7 +242,10 @@ static const struct pen_ops tables[] = {
     .bias_backward = bias_backward, .add = add, .add_f32 = add_f32,           \
     .xent_begin = xent_begin, .xent_add = xent_add, .xent_loss = xent_loss,   \
     .xent_backward = xent_backward, .from_f32 = from_f32,                     \
-    .gradient_finish = gradient_finish, .zero_f32 = zero_f32                  \
+    .gradient_finish = gradient_finish, .zero_f32 = zero_f32,                 \
+    .route = route, .route_backward = route_backward,                         \
+    .route_balance = route_balance, .expert_add = expert_add,                 \
+    .expert_weigh = expert_weigh                                              \
   }
     TABLE(PEN_ELEM_BF16), TABLE(PEN_ELEM_F32)};
 

@@ -34,6 +34,8 @@ static const struct bound bounds[] = {
     {"bias_backward", 0, 0},
     /* Two blocks of up to 1,000 terms, all positive. */
     {"xent_add", 2000 * U, 0},
+    /* Sums of up to 64 terms |d act| <= 2. */
+    {"expert_weigh", 0, 64 * 64 * 2 * U},
 };
 
 static const struct bound *bound_of(const char *name)
