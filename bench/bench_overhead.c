@@ -65,7 +65,7 @@ static int head_forward(void *ctx, size_t block, size_t micro,
 }
 
 static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
-                     const float *stats, double *ret_loss)
+                     const float *stats, const void *balance, double *ret_loss)
 {
   *ret_loss = 0;
   return 0;

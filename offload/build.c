@@ -8,55 +8,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "offload/emit.h"
+#include "offload/build_part.h"
 #include "offload/move.h"
 
 static const enum pen_guard always = PEN_GUARD_ALWAYS;
-
-struct span {
-  size_t first, count; /* micro-batches of a group, or a part of them */
-  size_t slot;         /* of the first, among the slots of a group */
-};
-
-static uint32_t micro_at(struct span g, size_t j)
-{
-  return (uint32_t)(g.first + j);
-}
-
-static void set_flops(struct pen_emit *e, uint32_t task, double flops)
-{
-  if (e->rc == 0)
-    e->s->tasks[task].cost.flops = flops;
-}
-
-/* One pass over a block for one micro-batch. */
-static double pass_flops(const struct pen_emit *e, size_t block)
-{
-  return e->w->blocks[block].forward_flops_per_token * e->shape->n_tokens /
-         (double)e->shape->n_micros;
-}
-
-/* A block's weights as the last decided update makes them. */
-static void update_before_use(struct pen_emit *e, size_t block)
-{
-  if (!e->carry->pending || e->s->updated[block])
-    return;
-  e->s->updated[block] = true;
-  pen_move_update(e, block);
-}
-
-static void read_weight(struct pen_emit *e, size_t block, uint32_t slot)
-{
-  pen_emit_read_part(e, slot, 0, pen_move_weight_bytes(e, block));
-}
-
-static void use_work(struct pen_emit *e)
-{
-  if (e->l->work == PEN_NONE)
-    return;
-  pen_emit_renew(e, e->l->work);
-  pen_emit_write(e, e->l->work);
-}
 
 /* The rows of one micro-batch lie anywhere in the embedding: each of its blocks
  * is taken to hold an equal part of them.  `sums`: they are added to fp32. */
@@ -72,25 +27,25 @@ static void charge_rows(struct pen_emit *e, uint32_t act, bool sums)
 }
 
 /* What compute must know of each micro-batch: written on the host, then up. */
-static void emit_inputs(struct pen_emit *e, struct span g)
+static void emit_inputs(struct pen_emit *e, struct pen_build_span g)
 {
   const struct pen_layout *l = e->l;
   for (size_t j = 0; j < g.count; j++) {
     uint32_t from = l->inputs_host[j], to = l->inputs[j];
     pen_emit_renew(e, from);
     pen_emit_task(e, PEN_TASK_INPUTS, PEN_LANE_UPDATE, always, PEN_NONE,
-                  micro_at(g, j));
+                  pen_build_micro(g, j));
     pen_emit_write(e, from);
     if (to == from)
       continue;
     pen_emit_renew(e, to);
-    pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, micro_at(g, j), from,
+    pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, pen_build_micro(g, j), from,
                   to, l->slots[from].bytes);
   }
 }
 
 /* The batch's embedding rows: found on the host, then up. */
-static void emit_gather(struct pen_emit *e, struct span g)
+static void emit_gather(struct pen_emit *e, struct pen_build_span g)
 {
   const struct pen_layout *l = e->l;
   bool up = l->compute_tier == PEN_TIER_DEVICE;
@@ -98,32 +53,32 @@ static void emit_gather(struct pen_emit *e, struct span g)
   for (size_t j = 0; j < g.count; j++)
     pen_emit_renew(e, x[j]);
   for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
-    update_before_use(e, b);
+    pen_build_update(e, b);
     uint32_t w = pen_move_weight_host(e, b);
     for (size_t j = 0; j < g.count; j++) {
       pen_emit_task(e, PEN_TASK_GATHER, PEN_LANE_UPDATE, always, (uint32_t)b,
-                    micro_at(g, j));
-      read_weight(e, b, w);
+                    pen_build_micro(g, j));
+      pen_build_read_weight(e, b, w);
       pen_emit_write(e, x[j]);
       charge_rows(e, x[j], false);
     }
   }
   for (size_t j = 0; up && j < g.count; j++) {
     pen_emit_renew(e, l->act_home[j]);
-    pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, micro_at(g, j), x[j],
+    pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, pen_build_micro(g, j), x[j],
                   l->act_home[j], l->slots[x[j]].bytes);
   }
 }
 
-static void emit_forward_block(struct pen_emit *e, struct span g, size_t body)
+static void emit_forward_block(struct pen_emit *e, struct pen_build_span g, size_t body)
 {
   const struct pen_layout *l = e->l;
   size_t block = e->w->body_begin + body;
   bool last = block + 1 == e->w->body_end;
-  update_before_use(e, block);
+  pen_build_update(e, block);
   uint32_t w = pen_move_weight(e, block);
   for (size_t j = 0; j < g.count; j++) {
-    uint32_t micro = micro_at(g, j);
+    uint32_t micro = pen_build_micro(g, j);
     uint32_t x = pen_move_act(e, body, j, micro);
     pen_emit_pin(e, x);
     uint32_t y = last ? l->head_in[j] : pen_move_act_begin(e, body + 1, j);
@@ -136,12 +91,12 @@ static void emit_forward_block(struct pen_emit *e, struct span g, size_t body)
       pen_emit_renew(e, saved);
     uint32_t task = pen_emit_task(e, PEN_TASK_FORWARD, PEN_LANE_COMPUTE,
                                   always, (uint32_t)block, micro);
-    set_flops(e, task, pass_flops(e, block));
+    pen_build_flops(e, task, pen_build_pass_flops(e, block));
     pen_emit_read(e, l->inputs[j]);
-    read_weight(e, block, w);
+    pen_build_read_weight(e, block, w);
     pen_emit_read(e, x);
     pen_emit_write(e, y);
-    use_work(e);
+    pen_build_use_work(e);
     if (saved != PEN_NONE)
       pen_emit_write(e, saved);
     pen_emit_unpin(e, x);
@@ -152,18 +107,18 @@ static void emit_forward_block(struct pen_emit *e, struct span g, size_t body)
 
 /* The softmax statistics of all targets, one range of the vocabulary after the
  * other, and from them the loss. */
-static void emit_head_forward(struct pen_emit *e, struct span g)
+static void emit_head_forward(struct pen_emit *e, struct pen_build_span g)
 {
   const struct pen_layout *l = e->l;
   const uint32_t *stats = l->stats + g.slot, *head_in = l->head_in + g.slot;
   for (size_t j = 0; j < g.count; j++) {
     pen_emit_renew(e, stats[j]);
     pen_emit_task(e, PEN_TASK_HEAD_BEGIN, PEN_LANE_COMPUTE, always, PEN_NONE,
-                  micro_at(g, j));
+                  pen_build_micro(g, j));
     pen_emit_write(e, stats[j]);
   }
   for (size_t b = e->w->head_begin; b < e->w->head_end; b++) {
-    update_before_use(e, b);
+    pen_build_update(e, b);
     uint32_t w = pen_move_weight(e, b);
     uint32_t saved =
         e->shape->kind == PEN_STEP_TRAIN ? l->head_saved[b] : PEN_NONE;
@@ -172,88 +127,52 @@ static void emit_head_forward(struct pen_emit *e, struct span g)
         pen_emit_renew(e, saved);
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_FORWARD, PEN_LANE_COMPUTE, always,
-                        (uint32_t)b, micro_at(g, j));
-      set_flops(e, task, pass_flops(e, b));
+                        (uint32_t)b, pen_build_micro(g, j));
+      pen_build_flops(e, task, pen_build_pass_flops(e, b));
       pen_emit_read(e, l->inputs[g.slot + j]);
-      read_weight(e, b, w);
+      pen_build_read_weight(e, b, w);
       pen_emit_read(e, head_in[j]);
       pen_emit_modify(e, stats[j]);
-      use_work(e);
+      pen_build_use_work(e);
       if (saved != PEN_NONE)
         pen_emit_write(e, saved);
     }
   }
   for (size_t j = 0; j < g.count; j++) {
-    uint32_t micro = micro_at(g, j);
+    uint32_t micro = pen_build_micro(g, j);
     pen_emit_task(e, PEN_TASK_HEAD_LOSS, PEN_LANE_COMPUTE, always, PEN_NONE,
                   micro);
     pen_emit_read(e, l->inputs[g.slot + j]);
     pen_emit_read(e, stats[j]);
     pen_emit_write_part(e, l->results_device, pen_layout_loss_offset(micro),
                         sizeof(double));
+    uint32_t balance = l->balance[g.slot + j];
+    if (balance != PEN_NONE && e->shape->kind == PEN_STEP_TRAIN)
+      pen_emit_read(e, balance);
   }
 }
 
-static void emit_head_logits(struct pen_emit *e, struct span g)
+static void emit_head_logits(struct pen_emit *e, struct pen_build_span g)
 {
   const struct pen_layout *l = e->l;
   for (size_t b = e->w->head_begin; b < e->w->head_end; b++) {
-    update_before_use(e, b);
+    pen_build_update(e, b);
     uint32_t w = pen_move_weight(e, b);
     for (size_t j = 0; j < g.count; j++) {
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_LOGITS, PEN_LANE_COMPUTE, always,
-                        (uint32_t)b, micro_at(g, j));
-      set_flops(e, task, pass_flops(e, b));
+                        (uint32_t)b, pen_build_micro(g, j));
+      pen_build_flops(e, task, pen_build_pass_flops(e, b));
       pen_emit_read(e, l->inputs[j]);
-      read_weight(e, b, w);
+      pen_build_read_weight(e, b, w);
       pen_emit_read(e, l->head_in[j]);
       pen_emit_write(e, l->logits);
-      use_work(e);
+      pen_build_use_work(e);
     }
   }
 }
 
-/* Rounds a whole gradient to what is stored, and takes its norm. */
-static void emit_finish(struct pen_emit *e, size_t block, uint32_t sum,
-                        bool on_host)
-{
-  const struct pen_layout *l = e->l;
-  uint32_t extra = on_host ? l->rows_sum[block] : PEN_NONE;
-  uint32_t results = on_host ? l->results_host : l->results_device;
-  uint32_t stored = pen_move_grad_begin(e, block, on_host);
-  pen_emit_task(e, on_host ? PEN_TASK_FINISH_ROWS : PEN_TASK_FINISH,
-                on_host ? PEN_LANE_UPDATE : PEN_LANE_COMPUTE, always,
-                (uint32_t)block, PEN_NONE);
-  pen_emit_read_part(e, sum, 0, e->w->blocks[block].elems * sizeof(float));
-  pen_emit_write_part(e, stored, 0, pen_move_weight_bytes(e, block));
-  pen_emit_write_part(e, results, pen_layout_nonfinite_offset(e->w, block),
-                      sizeof(uint64_t));
-  pen_emit_write_part(e, results, pen_layout_sumsq_offset(e->w, block),
-                      pen_layout_sumsq_chunks(e->w, block) * sizeof(double));
-  if (extra != PEN_NONE && extra != sum)
-    pen_emit_read(e, extra);
-  pen_move_grad_end(e, block, stored);
-}
-
-/* After a block's last micro-batch of a group: carry its sum on, or finish. */
-static void close_sum(struct pen_emit *e, size_t block, uint32_t sum,
-                      bool last_group)
-{
-  bool waits_for_rows = e->l->rows_sum[block] != PEN_NONE;
-  if (!last_group || waits_for_rows)
-    pen_move_sum_keep(e, block, sum);
-  else
-    emit_finish(e, block, sum, false);
-}
-
-static void modify_sum(struct pen_emit *e, size_t block, uint32_t sum)
-{
-  pen_emit_modify(e, sum);
-  pen_emit_modified(e, sum, e->w->blocks[block].elems * sizeof(float));
-}
-
-static void emit_head_backward(struct pen_emit *e, struct span g, bool last)
+static void emit_head_backward(struct pen_emit *e, struct pen_build_span g, bool last)
 {
   const struct pen_layout *l = e->l;
   const uint32_t *dhead = l->dhead + g.slot, *d = l->d + g.slot;
@@ -265,33 +184,33 @@ static void emit_head_backward(struct pen_emit *e, struct span g, bool last)
         pen_emit_renew(e, dhead[j]);
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_BACKWARD, PEN_LANE_COMPUTE, always,
-                        (uint32_t)b, micro_at(g, j));
-      set_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pass_flops(e, b));
+                        (uint32_t)b, pen_build_micro(g, j));
+      pen_build_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pen_build_pass_flops(e, b));
       pen_emit_read(e, l->inputs[g.slot + j]);
-      read_weight(e, b, w);
+      pen_build_read_weight(e, b, w);
       pen_emit_read(e, l->head_in[g.slot + j]);
       pen_emit_read(e, l->stats[g.slot + j]);
       if (b == e->w->head_begin)
         pen_emit_write(e, dhead[j]);
       else
         pen_emit_modify(e, dhead[j]);
-      modify_sum(e, b, sum);
-      use_work(e);
+      pen_build_modify_sum(e, b, sum);
+      pen_build_use_work(e);
       if (saved != PEN_NONE)
         pen_emit_read(e, saved);
     }
-    close_sum(e, b, sum, last);
+    pen_build_close_sum(e, b, sum, last);
   }
   for (size_t j = 0; j < g.count; j++) {
     pen_emit_renew(e, d[j]);
     pen_emit_task(e, PEN_TASK_HEAD_END, PEN_LANE_COMPUTE, always, PEN_NONE,
-                  micro_at(g, j));
+                  pen_build_micro(g, j));
     pen_emit_read(e, dhead[j]);
     pen_emit_write(e, d[j]);
   }
 }
 
-static void emit_backward_block(struct pen_emit *e, struct span g, size_t body,
+static void emit_backward_block(struct pen_emit *e, struct pen_build_span g, size_t body,
                                 bool last)
 {
   const struct pen_layout *l = e->l;
@@ -299,39 +218,39 @@ static void emit_backward_block(struct pen_emit *e, struct span g, size_t body,
   uint32_t w = pen_move_weight(e, block);
   uint32_t sum = pen_move_sum_begin(e, block, g.first == 0);
   for (size_t j = 0; j < g.count; j++) {
-    uint32_t micro = micro_at(g, j);
+    uint32_t micro = pen_build_micro(g, j);
     uint32_t x = pen_move_act(e, body, j, micro);
     uint32_t saved = l->saved[body * l->placement.group_size + j];
     uint32_t task = pen_emit_task(e, PEN_TASK_BACKWARD, PEN_LANE_COMPUTE,
                                   always, (uint32_t)block, micro);
-    set_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pass_flops(e, block));
+    pen_build_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pen_build_pass_flops(e, block));
     pen_emit_read(e, l->inputs[j]);
-    read_weight(e, block, w);
+    pen_build_read_weight(e, block, w);
     pen_emit_read(e, x);
     pen_emit_modify(e, l->d[j]);
-    modify_sum(e, block, sum);
-    use_work(e);
+    pen_build_modify_sum(e, block, sum);
+    pen_build_use_work(e);
     if (saved != PEN_NONE)
       pen_emit_read(e, saved);
   }
-  close_sum(e, block, sum, last);
+  pen_build_close_sum(e, block, sum, last);
 }
 
 /* The gradient of the gathered rows comes down and is added in token order. */
-static void emit_scatter(struct pen_emit *e, struct span g)
+static void emit_scatter(struct pen_emit *e, struct pen_build_span g)
 {
   const struct pen_layout *l = e->l;
   for (size_t j = 0; j < g.count; j++) {
     uint32_t d = l->d[j];
     if (l->compute_tier == PEN_TIER_DEVICE) {
-      uint32_t down = pen_emit_take(e, l->rows_d, micro_at(g, j));
-      pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, PEN_NONE, micro_at(g, j), d,
+      uint32_t down = pen_emit_take(e, l->rows_d, pen_build_micro(g, j));
+      pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, PEN_NONE, pen_build_micro(g, j), d,
                     down, l->slots[d].bytes);
       d = down;
     }
     for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
       pen_emit_task(e, PEN_TASK_SCATTER, PEN_LANE_UPDATE, always, (uint32_t)b,
-                    micro_at(g, j));
+                    pen_build_micro(g, j));
       pen_emit_read(e, d);
       pen_emit_modify(e, l->rows_sum[b]);
       charge_rows(e, d, true);
@@ -353,8 +272,21 @@ static void emit_finish_rows(struct pen_emit *e)
 {
   for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
     uint32_t partial = e->l->partial_home[b];
-    emit_finish(e, b, partial == PEN_NONE ? e->l->rows_sum[b] : partial, true);
+    pen_build_finish(e, b, partial == PEN_NONE ? e->l->rows_sum[b] : partial, true);
   }
+}
+
+/* What finishing the blocks [first, end) counted. */
+static void emit_counts_down(struct pen_emit *e, size_t first, size_t end)
+{
+  const struct pen_layout *l = e->l;
+  size_t begins[] = {pen_layout_nonfinite_offset(e->w, first),
+                     pen_layout_sumsq_offset(e->w, first)};
+  size_t ends[] = {pen_layout_nonfinite_offset(e->w, end),
+                   pen_layout_sumsq_offset(e->w, end)};
+  for (int i = 0; first < end && i < 2; i++)
+    pen_emit_copy_part(e, PEN_LANE_DOWNLOAD, l->results_device,
+                       l->results_host, begins[i], ends[i] - begins[i]);
 }
 
 /* What the device counted comes down: losses, and in training the norms of the
@@ -368,15 +300,8 @@ static void emit_results_down(struct pen_emit *e)
                      0, e->shape->n_micros * sizeof(double));
   if (e->shape->kind != PEN_STEP_TRAIN)
     return;
-  size_t first = e->w->rows_begin == 0 ? e->w->rows_end : 0;
-  size_t end = e->w->rows_begin == 0 ? e->w->n_blocks : e->w->rows_begin;
-  size_t begins[] = {pen_layout_nonfinite_offset(e->w, first),
-                     pen_layout_sumsq_offset(e->w, first)};
-  size_t ends[] = {pen_layout_nonfinite_offset(e->w, end),
-                   pen_layout_sumsq_offset(e->w, end)};
-  for (int i = 0; i < 2; i++)
-    pen_emit_copy_part(e, PEN_LANE_DOWNLOAD, l->results_device,
-                       l->results_host, begins[i], ends[i] - begins[i]);
+  emit_counts_down(e, 0, e->w->rows_begin);
+  emit_counts_down(e, e->w->rows_end, e->w->n_blocks);
 }
 
 static void emit_commit(struct pen_emit *e)
@@ -397,13 +322,13 @@ static void end_updates(struct pen_emit *e, bool commits)
 
 /* Both passes over the head: all micro-batches of the group at once, so that
  * weights move twice only; where logits are kept, one after the other. */
-static void emit_head(struct pen_emit *e, struct span g, bool commits)
+static void emit_head(struct pen_emit *e, struct pen_build_span g, bool commits)
 {
   bool trains = e->shape->kind == PEN_STEP_TRAIN;
   bool by_micro = trains && pen_layout_keeps_head(e->l, e->w);
   size_t piece = by_micro ? 1 : g.count;
   for (size_t j = 0; j < g.count; j += piece) {
-    struct span part = {g.first + j, piece, j};
+    struct pen_build_span part = {g.first + j, piece, j};
     emit_head_forward(e, part);
     end_updates(e, commits);
     if (trains)
@@ -412,14 +337,17 @@ static void emit_head(struct pen_emit *e, struct span g, bool commits)
   }
 }
 
-static void emit_group(struct pen_emit *e, struct span g, bool commits)
+static void emit_group(struct pen_emit *e, struct pen_build_span g, bool commits)
 {
   bool last = g.first + g.count == e->shape->n_micros;
   size_t n_body = e->w->body_end - e->w->body_begin;
   emit_inputs(e, g);
   emit_gather(e, g);
   for (size_t body = 0; body < n_body; body++)
-    emit_forward_block(e, g, body);
+    if (pen_build_has_experts(e, body))
+      pen_build_experts_forward(e, g, body);
+    else
+      emit_forward_block(e, g, body);
   if (e->shape->kind == PEN_STEP_LOGITS) {
     emit_head_logits(e, g);
     end_updates(e, commits);
@@ -429,7 +357,10 @@ static void emit_group(struct pen_emit *e, struct span g, bool commits)
   if (e->shape->kind != PEN_STEP_TRAIN)
     return;
   for (size_t body = n_body; body-- > 0;)
-    emit_backward_block(e, g, body, last);
+    if (pen_build_has_experts(e, body))
+      pen_build_experts_backward(e, g, body, last);
+    else
+      emit_backward_block(e, g, body, last);
   emit_scatter(e, g);
 }
 
@@ -448,7 +379,7 @@ static void emit_groups(struct pen_emit *e, bool commits)
   if (trains)
     emit_zero_rows(e);
   for (size_t first = 0; first < n; first += group, e->group++) {
-    struct span g = {first, n - first < group ? n - first : group, 0};
+    struct pen_build_span g = {first, n - first < group ? n - first : group, 0};
     emit_group(e, g, commits);
   }
   if (trains)
@@ -483,7 +414,7 @@ static void read_halves(struct pen_emit *e, const struct pen_tile *tile)
 static void emit_drain(struct pen_emit *e, bool commits)
 {
   for (size_t b = 0; b < e->w->n_blocks; b++) {
-    update_before_use(e, b);
+    pen_build_update(e, b);
     if (!e->shape->save)
       continue;
     for (uint32_t t = e->l->block_tiles[b]; t < e->l->block_tiles[b + 1]; t++) {
@@ -500,7 +431,7 @@ static void emit_drain(struct pen_emit *e, bool commits)
     uint32_t w = pen_move_weight_host(e, b);
     pen_emit_task(e, PEN_TASK_SAVE_BLOCK, PEN_LANE_WRITE, always, (uint32_t)b,
                   PEN_NONE);
-    read_weight(e, b, w);
+    pen_build_read_weight(e, b, w);
   }
   end_updates(e, commits);
 }

@@ -157,9 +157,26 @@ static int find_order(struct pen_check *c, const struct pen_schedule *s)
   return bad_task(s, 0, "can never start");
 }
 
-static bool active(const struct pen_task *t, enum pen_guard decision)
+/* Under a decision, whatever is routed: does the task certainly run; can it? */
+static bool certain(const struct pen_task *t, enum pen_guard decision)
 {
   return t->guard == PEN_GUARD_ALWAYS || t->guard == decision;
+}
+
+static bool possible(const struct pen_task *t, enum pen_guard decision)
+{
+  return certain(t, decision) || t->guard == PEN_GUARD_ROUTED;
+}
+
+/* Does `writer` certainly run where `reader` does?  ROUTED is the same for an
+ * expert throughout its group. */
+static bool runs_with(const struct pen_task *writer,
+                      const struct pen_task *reader, enum pen_guard decision)
+{
+  return certain(writer, decision) ||
+         (writer->guard == PEN_GUARD_ROUTED &&
+          reader->guard == PEN_GUARD_ROUTED && writer->block == reader->block &&
+          writer->group == reader->group);
 }
 
 /* A slot's story so far, in the order of the schedule. */
@@ -169,8 +186,10 @@ struct story {
   uint32_t writers[PEN_LANES]; /* of this generation */
   uint32_t uses[PEN_LANES];    /* of this generation, writers too */
   uint32_t first_writer;       /* access number; PEN_NONE: none yet */
-  bool filled;                 /* by an active writer, or carried in */
+  bool filled;                 /* by a certain writer, or carried in */
   bool whole;                  /* all of it: carried in, or changed in place */
+  uint32_t routed;             /* task that fills it if its expert is routed to;
+                                  PEN_NONE: none */
 };
 
 static bool is_done(const uint32_t known[PEN_LANES],
@@ -188,6 +207,7 @@ static void next_generation(struct story *y, uint32_t generation)
   memset(y->writers, 0, sizeof y->writers);
   memset(y->uses, 0, sizeof y->uses);
   y->first_writer = PEN_NONE;
+  y->routed = PEN_NONE;
   y->generation = generation;
 }
 
@@ -197,11 +217,11 @@ static void note(uint32_t tickets[PEN_LANES], const struct pen_task *t)
     tickets[t->lane] = t->ticket;
 }
 
-/* Do the active writers of this generation cover what `a` reads?  Grows the
- * covered prefix until nothing adds to it. */
+/* Do the writers of this generation that run with the reader cover what it
+ * reads?  Grows the covered prefix until nothing adds to it. */
 static bool covers(const struct pen_check *c, const struct pen_schedule *s,
-                   const struct story *y, const struct pen_access *a,
-                   enum pen_guard decision)
+                   const struct story *y, const struct pen_task *reader,
+                   const struct pen_access *a, enum pen_guard decision)
 {
   uint64_t covered = a->offset, end = a->offset + a->bytes;
   for (bool moved = true; moved && covered < end;) {
@@ -211,7 +231,7 @@ static bool covers(const struct pen_check *c, const struct pen_schedule *s,
       if (w->generation != y->generation)
         break;
       if (w->mode == PEN_ACCESS_READ ||
-          !active(&s->tasks[c->owner[i]], decision))
+          !runs_with(&s->tasks[c->owner[i]], reader, decision))
         continue;
       if (w->offset <= covered && w->offset + w->bytes > covered) {
         covered = w->offset + w->bytes;
@@ -228,12 +248,14 @@ static int check_read(struct pen_check *c, const struct pen_layout *l,
                       enum pen_guard decision)
 {
   bool home = l->slots[a->slot].home;
-  if (!y->filled)
+  const struct pen_task *t = &s->tasks[id];
+  if (!y->filled && (y->routed == PEN_NONE ||
+                     !runs_with(&s->tasks[y->routed], t, decision)))
     return bad_use(s, l, id, a, "reads what nothing filled");
   if (!is_done(c->known[id], y->writers))
     return bad_use(s, l, id, a, "reads before the fill is certainly done");
   if (a->mode == PEN_ACCESS_READ && !home && !y->whole &&
-      !covers(c, s, y, a, decision))
+      !covers(c, s, y, t, a, decision))
     return bad_use(s, l, id, a, "reads bytes that nothing filled");
   return 0;
 }
@@ -249,7 +271,7 @@ static int check_siblings(struct pen_check *c, const struct pen_layout *l,
        i = c->next[i]) {
     const struct pen_access *w = &s->accesses[i];
     const struct pen_task *t = &s->tasks[c->owner[i]];
-    if (w->mode == PEN_ACCESS_READ || !active(t, decision) ||
+    if (w->mode == PEN_ACCESS_READ || !possible(t, decision) ||
         c->owner[i] == c->owner[number])
       continue;
     bool overlap = w->offset < a->offset + a->bytes &&
@@ -268,7 +290,7 @@ static int check_use(struct pen_check *c, const struct pen_layout *l,
   const struct pen_access *a = &s->accesses[number];
   uint32_t id = c->owner[number];
   const struct pen_task *t = &s->tasks[id];
-  bool on = active(t, decision);
+  bool on = possible(t, decision), in_place = a->mode == PEN_ACCESS_MODIFY;
   int rc = 0;
   if (a->generation < y->generation)
     return bad_use(s, l, id, a, "uses content that is already gone");
@@ -276,14 +298,15 @@ static int check_use(struct pen_check *c, const struct pen_layout *l,
       (a->generation > y->generation && a->mode == PEN_ACCESS_READ))
     return bad_use(s, l, id, a, "uses content that nothing makes");
   bool fresh = a->generation > y->generation;
-  if (fresh && a->mode == PEN_ACCESS_MODIFY && on)
+  if (fresh && in_place && on)
     rc = check_read(c, l, s, y, id, a, decision);
   if (rc < 0)
     return rc;
   if (fresh) {
+    /* A change in place that is left out leaves what was there. */
     next_generation(y, a->generation);
-    y->whole = a->mode == PEN_ACCESS_MODIFY && y->whole;
-    y->filled = l->slots[a->slot].home && y->filled;
+    y->whole = in_place && y->whole;
+    y->filled = (in_place || l->slots[a->slot].home) && y->filled;
   }
   if (a->mode == PEN_ACCESS_READ) {
     if (on)
@@ -299,8 +322,10 @@ static int check_use(struct pen_check *c, const struct pen_layout *l,
     rc = check_siblings(c, l, s, y, number, decision);
   note(y->uses, t);
   note(y->writers, t);
-  y->filled |= on;
-  y->whole |= on && a->mode == PEN_ACCESS_MODIFY;
+  y->filled |= certain(t, decision);
+  y->whole |= in_place && y->filled;
+  if (t->guard == PEN_GUARD_ROUTED && !in_place)
+    y->routed = id;
   return rc;
 }
 
@@ -312,6 +337,25 @@ static int check_commits(const struct pen_check *c,
     if (s->tasks[i].kind == PEN_TASK_COMMIT &&
         c->known[i][PEN_LANE_WRITE] < s->tasks[i].ticket - 1)
       return bad_task(s, i, "commits before every write is certainly done");
+  return 0;
+}
+
+/* A guard must be known when it is asked: its counts are among what the task
+ * reads, and so checked to be filled before. */
+static int check_routed(const struct pen_layout *l,
+                        const struct pen_schedule *s)
+{
+  for (uint32_t i = 0; i < s->n_tasks; i++) {
+    const struct pen_task *t = &s->tasks[i];
+    bool reads = t->guard != PEN_GUARD_ROUTED;
+    for (uint32_t k = 0; k < t->n_accesses && !reads; k++) {
+      const struct pen_access *a = &s->accesses[t->first_access + k];
+      reads = a->mode == PEN_ACCESS_READ && t->block != PEN_NONE &&
+              a->slot == l->routed_by[t->block];
+    }
+    if (!reads)
+      return bad_task(s, i, "does not read the counts its guard looks at");
+  }
   return 0;
 }
 
@@ -343,6 +387,7 @@ static int check_slot(struct pen_check *c, const struct pen_layout *l,
   bool held = l->slots[slot].home || before->object[slot] != PEN_NONE;
   struct story y = {.generation = before->generation[slot],
                     .first_writer = PEN_NONE,
+                    .routed = PEN_NONE,
                     .filled = held,
                     .whole = held};
   for (uint32_t i = c->first_use[slot]; i != PEN_NONE; i = c->next[i]) {
@@ -368,6 +413,8 @@ int pen_check_schedule(struct pen_check *check,
     rc = find_order(check, schedule);
   if (rc == 0)
     rc = check_commits(check, schedule);
+  if (rc == 0)
+    rc = check_routed(layout, schedule);
   if (rc < 0)
     return rc;
   link_uses(check, schedule);

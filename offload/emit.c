@@ -166,6 +166,16 @@ void pen_emit_modified(struct pen_emit *e, uint32_t slot, uint64_t bytes)
   *(device ? &c->device_written_bytes : &c->dram_written_bytes) -= untouched;
 }
 
+void pen_emit_read_less(struct pen_emit *e, uint32_t slot, uint64_t bytes)
+{
+  if (e->rc < 0)
+    return;
+  bool device = e->l->slots[slot].tier == PEN_TIER_DEVICE;
+  struct pen_cost *c = &e->s->tasks[e->s->n_tasks - 1].cost;
+  *(device ? &c->device_read_bytes : &c->dram_read_bytes) -=
+      e->l->slots[slot].bytes - bytes;
+}
+
 void pen_emit_traffic(struct pen_emit *e, uint64_t read_bytes,
                       uint64_t written_bytes)
 {

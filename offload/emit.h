@@ -39,6 +39,8 @@ void pen_emit_modify(struct pen_emit *e, uint32_t slot);
 /* Of the slot it modifies, the newest task touches only the first `bytes`: a
  * ring's slots are as large as its largest object.  Only the cost changes. */
 void pen_emit_modified(struct pen_emit *e, uint32_t slot, uint64_t bytes);
+/* The same of a slot it reads. */
+void pen_emit_read_less(struct pen_emit *e, uint32_t slot, uint64_t bytes);
 /* The newest task's traffic to RAM, where accesses declare more than it is. */
 void pen_emit_traffic(struct pen_emit *e, uint64_t read_bytes,
                       uint64_t written_bytes);

@@ -52,6 +52,12 @@ size_t pen_layout_sumsq_offset(const struct pen_workload *workload,
   return offset * sizeof(double);
 }
 
+size_t pen_layout_counts_bytes(const struct pen_workload *workload,
+                               size_t block)
+{
+  return pen_block_n_experts(&workload->blocks[block]) * sizeof(uint32_t);
+}
+
 /* A zero-byte slot is no slot. */
 static uint32_t add_slot(struct maker *m, const char *purpose,
                          enum pen_tier tier, bool home, size_t bytes)
@@ -349,6 +355,39 @@ static void place_state(struct maker *m)
   mark_state(m, l->tile_state.first, l->tile_state.count, p->tile_elems);
 }
 
+/* What blocks with experts say of their micro-batches, and share with them. */
+static void place_experts(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  size_t group = l->placement.group_size;
+  for (size_t b = w->body_begin; b < w->body_end; b++) {
+    size_t i = b - w->body_begin, bytes = group * pen_layout_counts_bytes(w, b);
+    if (!bytes)
+      continue;
+    for (size_t j = 0; j < group; j++)
+      l->routes[i * group + j] = add_slot(m, "routes to experts",
+                                          PEN_TIER_DEVICE, false,
+                                          w->routes_bytes);
+    l->counts[i] = add_slot(m, "routes to experts", PEN_TIER_DEVICE, false,
+                            bytes);
+    l->counts_host[i] = l->placement.unified
+                            ? l->counts[i]
+                            : add_slot(m, "routes to experts", PEN_TIER_HOST,
+                                       false, bytes);
+    for (size_t x = w->blocks[b].experts_begin; x < w->blocks[b].experts_end;
+         x++)
+      l->routed_by[x] = l->counts_host[i];
+  }
+  for (size_t j = 0; j < group; j++) {
+    l->mix[j] = add_slot(m, "experts' inputs and outputs", PEN_TIER_DEVICE,
+                         false, w->mix_bytes);
+    if (!l->placement.inference)
+      l->balance[j] = add_slot(m, "routes to experts", PEN_TIER_DEVICE, false,
+                               w->balance_bytes);
+  }
+}
+
 static void place_working(struct maker *m)
 {
   struct pen_layout *l = m->l;
@@ -424,22 +463,26 @@ static int allocate(struct maker *m)
   size_t tiles = 0;
   for (size_t b = 0; b < w->n_blocks; b++)
     tiles += (w->blocks[b].elems + p->tile_elems - 1) / p->tile_elems;
-  m->max_slots = tiles + 5 * w->n_blocks + 2 * n_body * group + 8 * group +
+  m->max_slots = tiles + 5 * w->n_blocks + (3 * group + 2) * n_body + 10 * group +
                  2 * (p->weight_slots + p->activation_slots + p->tile_slots) +
                  3 * p->gradient_slots + 16;
   l->slots = calloc(m->max_slots, sizeof *l->slots);
   l->tiles = calloc(tiles ? tiles : 1, sizeof *l->tiles);
   l->block_tiles = slot_numbers(w->n_blocks + 1);
   uint32_t **per_block[] = {&l->weight_home, &l->grad_home, &l->partial_home,
-                            &l->rows_sum, &l->head_saved};
-  uint32_t **per_act[] = {&l->act_home, &l->saved};
+                            &l->rows_sum, &l->head_saved, &l->routed_by};
+  uint32_t **per_act[] = {&l->act_home, &l->saved, &l->routes};
+  uint32_t **per_body[] = {&l->counts, &l->counts_host};
   uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
-                            &l->rows_x, &l->inputs, &l->inputs_host};
+                            &l->rows_x, &l->inputs, &l->inputs_host,
+                            &l->mix, &l->balance};
   bool whole = l->slots && l->tiles && l->block_tiles;
   for (size_t i = 0; i < sizeof per_block / sizeof *per_block; i++)
     whole &= (*per_block[i] = slot_numbers(w->n_blocks)) != NULL;
   for (size_t i = 0; i < sizeof per_act / sizeof *per_act; i++)
     whole &= (*per_act[i] = slot_numbers(n_body * group)) != NULL;
+  for (size_t i = 0; i < sizeof per_body / sizeof *per_body; i++)
+    whole &= (*per_body[i] = slot_numbers(n_body)) != NULL;
   for (size_t i = 0; i < sizeof per_micro / sizeof *per_micro; i++)
     whole &= (*per_micro[i] = slot_numbers(group)) != NULL;
   if (!whole)
@@ -478,6 +521,7 @@ int pen_layout_init(struct pen_layout *ret_layout,
   place_gradients(&m, p->group_size < workload->n_micros_max);
   place_state(&m);
   place_activations(&m);
+  place_experts(&m);
   place_working(&m);
   *ret_layout = layout;
   return 0;
@@ -497,6 +541,12 @@ void pen_layout_done(struct pen_layout *layout)
   free(layout->act_home);
   free(layout->saved);
   free(layout->head_saved);
+  free(layout->routes);
+  free(layout->routed_by);
+  free(layout->counts);
+  free(layout->counts_host);
+  free(layout->mix);
+  free(layout->balance);
   free(layout->head_in);
   free(layout->d);
   free(layout->dhead);

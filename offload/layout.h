@@ -61,6 +61,13 @@ struct pen_layout {
   uint32_t *saved;        /* [n_body * group] what backward need not recompute */
   uint32_t *head_saved;   /* [n_blocks] the same of the head's blocks, for one
                              micro-batch at a time */
+  uint32_t *routes;      /* [n_body * group] of blocks with experts */
+  uint32_t *counts, *counts_host; /* [n_body] of the group's micro-batches, one
+                                     after the other; the same where compute
+                                     reads the host */
+  uint32_t *routed_by;     /* [n_blocks] of an expert: the counts in RAM that
+                              say whether anything is routed to it */
+  uint32_t *mix, *balance; /* [group] */
   uint32_t *head_in, *d, *dhead, *stats; /* [group] */
   uint32_t *rows_x; /* [group] host end of the gathered rows */
   uint32_t *inputs, *inputs_host; /* [group] of each micro-batch; the same where
@@ -118,6 +125,10 @@ size_t pen_layout_nonfinite_offset(const struct pen_workload *workload,
 size_t pen_layout_sumsq_offset(const struct pen_workload *workload,
                                size_t block);
 size_t pen_layout_sumsq_chunks(const struct pen_workload *workload,
+                               size_t block);
+
+/* Of one micro-batch in the counts of a block with experts. */
+size_t pen_layout_counts_bytes(const struct pen_workload *workload,
                                size_t block);
 
 #endif

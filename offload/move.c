@@ -15,7 +15,25 @@ uint64_t pen_move_weight_bytes(const struct pen_emit *e, size_t block)
   return e->l->slots[e->l->weight_home[block]].bytes;
 }
 
-uint32_t pen_move_weight_host(struct pen_emit *e, size_t block)
+void pen_move_read_counts(struct pen_emit *e, size_t block, size_t n_micros)
+{
+  size_t owner = e->w->blocks[block].owner;
+  pen_emit_read_part(e, e->l->routed_by[block], 0,
+                     n_micros * pen_layout_counts_bytes(e->w, owner));
+}
+
+/* n_micros: that the guard looks at; 0: fetched in any case. */
+static void bring_weight(struct pen_emit *e, enum pen_lane lane, size_t block,
+                         size_t n_micros, uint32_t from, uint32_t to)
+{
+  pen_emit_copy(e, lane, n_micros ? PEN_GUARD_ROUTED : always,
+                (uint32_t)block, PEN_NONE, from, to,
+                pen_move_weight_bytes(e, block));
+  if (n_micros)
+    pen_move_read_counts(e, block, n_micros);
+}
+
+static uint32_t weight_host(struct pen_emit *e, size_t block, size_t n_micros)
 {
   uint32_t home = e->l->weight_home[block], id = (uint32_t)block;
   if (pen_emit_tier(e, home) == PEN_TIER_HOST)
@@ -27,26 +45,46 @@ uint32_t pen_move_weight_host(struct pen_emit *e, size_t block)
   enum pen_lane lane = pen_emit_tier(e, home) == PEN_TIER_NVME
                            ? PEN_LANE_READ
                            : PEN_LANE_DOWNLOAD;
-  pen_emit_copy(e, lane, always, id, PEN_NONE, home, slot,
-                pen_move_weight_bytes(e, block));
+  bring_weight(e, lane, block, n_micros, home, slot);
   return slot;
 }
 
-uint32_t pen_move_weight(struct pen_emit *e, size_t block)
+static uint32_t weight(struct pen_emit *e, size_t block, size_t n_micros)
 {
   uint32_t home = e->l->weight_home[block], id = (uint32_t)block;
   if (pen_emit_tier(e, home) == e->l->compute_tier)
     return home;
   if (e->l->compute_tier == PEN_TIER_HOST)
-    return pen_move_weight_host(e, block);
+    return weight_host(e, block, n_micros);
   uint32_t slot = pen_emit_find(e, e->l->weight_device, id);
   if (slot != PEN_NONE)
     return slot;
-  uint32_t from = pen_move_weight_host(e, block);
+  uint32_t from = weight_host(e, block, n_micros);
   slot = pen_emit_take(e, e->l->weight_device, id);
-  pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, from, slot,
-                pen_move_weight_bytes(e, block));
+  bring_weight(e, PEN_LANE_UPLOAD, block, n_micros, from, slot);
   return slot;
+}
+
+uint32_t pen_move_weight_host(struct pen_emit *e, size_t block)
+{
+  return weight_host(e, block, 0);
+}
+
+uint32_t pen_move_weight(struct pen_emit *e, size_t block)
+{
+  return weight(e, block, 0);
+}
+
+uint32_t pen_move_expert(struct pen_emit *e, size_t block, size_t n_micros)
+{
+  return weight(e, block, n_micros);
+}
+
+/* A slot whose fetch was left out holds nothing that anyone may find there. */
+void pen_move_expert_done(struct pen_emit *e, size_t block)
+{
+  pen_emit_forget(e, e->l->weight_host, (uint32_t)block);
+  pen_emit_forget(e, e->l->weight_device, (uint32_t)block);
 }
 
 /* Whole pages, as drives want them. */

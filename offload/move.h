@@ -12,6 +12,12 @@
 /* A block's weights, readable by compute / by the host. */
 uint32_t pen_move_weight(struct pen_emit *e, size_t block);
 uint32_t pen_move_weight_host(struct pen_emit *e, size_t block);
+/* An expert's weights, fetched only if one of the group's n_micros is routed to
+ * it; after their last use in this pass they are given up. */
+uint32_t pen_move_expert(struct pen_emit *e, size_t block, size_t n_micros);
+void pen_move_expert_done(struct pen_emit *e, size_t block);
+/* The newest task reads what its guard ROUTED looks at. */
+void pen_move_read_counts(struct pen_emit *e, size_t block, size_t n_micros);
 /* The bytes of a block's weights, for pen_emit_read_part. */
 uint64_t pen_move_weight_bytes(const struct pen_emit *e, size_t block);
 

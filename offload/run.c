@@ -149,6 +149,7 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
   bool commits = run->o.store && run->o.layout->n_store_tiles > 0 &&
                  (update->commit || shape->save);
   run->update = *update;
+  run->n_micros = shape->n_micros;
   run->result = (struct pen_run_result){.nonfinite_block = PEN_NONE};
   if (run->logits_lent)
     pen_poison_close(&run->poison, run->o.layout->logits_host);

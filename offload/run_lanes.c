@@ -7,8 +7,30 @@
 
 #include "base/clock.h"
 
-bool pen_run_is_on(const struct pen_run *run, const struct pen_task *task)
+/* Does any micro-batch of the task's group send something to its expert? */
+static bool is_routed(struct pen_run *run, const struct pen_task *task)
 {
+  const struct pen_layout *l = run->o.layout;
+  const struct pen_block *blocks = run->o.workload->blocks;
+  const struct pen_block *owner = &blocks[blocks[task->block].owner];
+  uint32_t slot = l->routed_by[task->block];
+  const char *base = run->arena[PEN_TIER_HOST];
+  size_t n = pen_block_n_experts(owner), group = l->placement.group_size;
+  size_t micros = run->n_micros - task->group * group;
+  bool routed = false;
+  pen_poison_open(&run->poison, slot);
+  const uint32_t *count = (const uint32_t *)(base + l->slots[slot].offset) +
+                          task->block - owner->experts_begin;
+  for (size_t j = 0; j < micros && j < group; j++, count += n)
+    routed |= *count > 0;
+  pen_poison_close(&run->poison, slot);
+  return routed;
+}
+
+bool pen_run_is_on(struct pen_run *run, const struct pen_task *task)
+{
+  if (task->guard == PEN_GUARD_ROUTED)
+    return is_routed(run, task);
   return task->guard == PEN_GUARD_ALWAYS ||
          task->guard ==
              (run->update.apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);

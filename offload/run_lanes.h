@@ -14,7 +14,7 @@
 #include "offload/run.h"
 
 /* More accesses than any task declares. */
-#define PEN_TASK_ACCESSES_MAX 8
+#define PEN_TASK_ACCESSES_MAX 10
 
 struct pen_run;
 
@@ -51,6 +51,7 @@ struct pen_run {
   const void *tables; /* the workload's, where compute reads */
   struct pen_run_lane lanes[PEN_LANES];
   struct pen_run_update update; /* of the running step */
+  size_t n_micros;              /* of the running step */
   struct pen_run_result result;
   bool logits_lent; /* the caller may look at the logits slot */
 
@@ -63,8 +64,8 @@ struct pen_run {
   struct pen_error error;
 };
 
-/* Whether the guard lets this task do its work. */
-bool pen_run_is_on(const struct pen_run *run, const struct pen_task *task);
+/* Whether the guard lets this task do its work; what it waits for is over. */
+bool pen_run_is_on(struct pen_run *run, const struct pen_task *task);
 /* Waits for every lane the task waits for; false when the step broke. */
 bool pen_run_wait(struct pen_run *run, const struct pen_task *task);
 /* Keeps the calling thread's standing failure as the step's if it is the first,

@@ -3,7 +3,8 @@
  *
  * The issuer blocks for lanes of the host, for room among the queue's marks, and
  * until another device lane has put in what its own next task comes after; it
- * never waits for the device to do that.  Invariant: mark t % PEN_DEVICE_MARKS
+ * never waits for the device to do that, but for the counts behind a guard
+ * ROUTED.  Invariant: mark t % PEN_DEVICE_MARKS
  * is set again only after ticket t is retired, and nobody waits for a mark whose
  * ticket is.  Issuer and finisher are a thread each.  Disadvantage: a failure of
  * the device may be told by any call after it, so its message names all tasks
@@ -99,10 +100,18 @@ static int fail(struct pen_run_lane *lane, const struct pen_task *task, int code
 
 /* ---- the issuer ---- */
 
+/* Of other queues only what brings down the counts that a guard looks at. */
+static bool is_for_issuer(const struct pen_run *run, enum pen_lane lane,
+                          const struct pen_task *task)
+{
+  return !pen_run_is_queue(run, lane) ||
+         (task->guard == PEN_GUARD_ROUTED && lane == PEN_LANE_DOWNLOAD);
+}
+
 static bool wait_for_host(struct pen_run *run, const struct pen_task *task)
 {
   for (int lane = 0; lane < PEN_LANES; lane++)
-    if (task->wait[lane] && !pen_run_is_queue(run, lane) &&
+    if (task->wait[lane] && is_for_issuer(run, lane, task) &&
         !pen_ticket_wait(&run->lanes[lane].progress, task->wait[lane]))
       return false;
   return true;

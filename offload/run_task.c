@@ -49,6 +49,72 @@ static int do_backward(struct pen_run *run, const struct pen_task *t,
                               at[2], saved, at[3], at[4], at[5]);
 }
 
+static int do_route(struct pen_run *run, const struct pen_task *t,
+                    void *const *at)
+{
+  struct pen_inputs in = {run->tables, at[0]};
+  void *balance = t->n_accesses > 7 ? at[7] : NULL;
+  return model(run)->route(model(run)->ctx, t->block, t->micro, &in, at[1],
+                           at[2], at[3], at[4], at[5], at[6], balance);
+}
+
+/* The counts of the task's micro-batch in those of its group; NULL: none of it
+ * goes to this expert. */
+static const uint32_t *counts_of(const struct pen_run *run,
+                                 const struct pen_task *t,
+                                 const uint32_t *group)
+{
+  const struct pen_block *blocks = run->o.workload->blocks;
+  const struct pen_block *owner = &blocks[blocks[t->block].owner];
+  size_t j = t->micro % run->o.layout->placement.group_size;
+  const uint32_t *counts = group + j * pen_block_n_experts(owner);
+  return counts[t->block - owner->experts_begin] ? counts : NULL;
+}
+
+static int do_expert(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  const uint32_t *counts = counts_of(run, t, at[0]);
+  return !counts ? 0
+                 : model(run)->expert(model(run)->ctx, t->block, t->micro,
+                                      counts, at[1], at[2], at[3], at[4]);
+}
+
+static int do_join(struct pen_run *run, const struct pen_task *t,
+                   void *const *at)
+{
+  return model(run)->join(model(run)->ctx, t->block, t->micro, at[0], at[1],
+                          at[2]);
+}
+
+static int do_join_backward(struct pen_run *run, const struct pen_task *t,
+                            void *const *at)
+{
+  struct pen_inputs in = {run->tables, at[0]};
+  return model(run)->join_backward(model(run)->ctx, t->block, t->micro, &in,
+                                   at[1], at[2], at[3], at[4]);
+}
+
+static int do_expert_backward(struct pen_run *run, const struct pen_task *t,
+                              void *const *at)
+{
+  const uint32_t *counts = counts_of(run, t, at[0]);
+  return !counts ? 0
+                 : model(run)->expert_backward(model(run)->ctx, t->block,
+                                               t->micro, counts, at[1], at[2],
+                                               at[3], at[4], at[5], at[6]);
+}
+
+static int do_route_backward(struct pen_run *run, const struct pen_task *t,
+                             void *const *at)
+{
+  struct pen_inputs in = {run->tables, at[0]};
+  const void *balance = t->n_accesses > 8 ? at[8] : NULL;
+  return model(run)->route_backward(model(run)->ctx, t->block, t->micro, &in,
+                                    at[1], at[2], at[3], at[4], at[5], at[6],
+                                    at[7], balance);
+}
+
 static int do_head_begin(struct pen_run *run, const struct pen_task *t,
                          void *const *at)
 {
@@ -68,7 +134,9 @@ static int do_head_loss(struct pen_run *run, const struct pen_task *t,
                         void *const *at)
 {
   struct pen_inputs in = {run->tables, at[0]};
-  return model(run)->head_loss(model(run)->ctx, t->micro, &in, at[1], at[2]);
+  const void *balance = t->n_accesses > 3 ? at[3] : NULL;
+  return model(run)->head_loss(model(run)->ctx, t->micro, &in, at[1], balance,
+                               at[2]);
 }
 
 static int do_head_backward(struct pen_run *run, const struct pen_task *t,
@@ -215,6 +283,12 @@ static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_INPUTS] = do_inputs,
     [PEN_TASK_FORWARD] = do_forward,
     [PEN_TASK_BACKWARD] = do_backward,
+    [PEN_TASK_ROUTE] = do_route,
+    [PEN_TASK_EXPERT] = do_expert,
+    [PEN_TASK_JOIN] = do_join,
+    [PEN_TASK_JOIN_BACKWARD] = do_join_backward,
+    [PEN_TASK_EXPERT_BACKWARD] = do_expert_backward,
+    [PEN_TASK_ROUTE_BACKWARD] = do_route_backward,
     [PEN_TASK_HEAD_BEGIN] = do_head_begin,
     [PEN_TASK_HEAD_FORWARD] = do_head_forward,
     [PEN_TASK_HEAD_LOSS] = do_head_loss,

@@ -42,10 +42,24 @@ enum pen_lane {
                                   /*   [, w saved]                      */   \
   X(BACKWARD, "backward")         /* r inputs, r w, r x, m d, m grad,   */   \
                                   /*   w work [, r saved]               */   \
+  X(ROUTE, "route")               /* r inputs, r w, r x, w routes,      */   \
+                                  /*   w counts(part), w mix, w work    */   \
+                                  /*   [, balance]                      */   \
+  X(EXPERT, "expert")             /* r counts(host), r w, r routes,     */   \
+                                  /*   m mix, w work                    */   \
+  X(JOIN, "join")                 /* r x, r mix, w y                    */   \
+  X(JOIN_BACKWARD, "join backward") /* r inputs, r w, r x, w mix, w work */  \
+  X(EXPERT_BACKWARD, "expert backward") /* r counts(host), r w,         */   \
+                                  /*   r routes, r d, m mix, m grad,    */   \
+                                  /*   w work                           */   \
+  X(ROUTE_BACKWARD, "route backward") /* r inputs, r w, r x, r routes,  */   \
+                                  /*   m mix, m d, m grad, w work       */   \
+                                  /*   [, r balance]                    */   \
   X(HEAD_BEGIN, "head begin")     /* w stats                            */   \
   X(HEAD_FORWARD, "head forward") /* r inputs, r w, r x, m stats,       */   \
                                   /*   w work [, w saved]               */   \
   X(HEAD_LOSS, "head loss")       /* r inputs, r stats, w results(part) */   \
+                                  /*   [, r balance]                    */   \
   X(HEAD_BACKWARD, "head backward") /* r inputs, r w, r x, r stats,     */   \
                                   /*   m dx, m grad, w work [, r saved] */   \
   X(HEAD_END, "head end")         /* r dx, w d                          */   \
@@ -56,7 +70,8 @@ enum pen_lane {
   X(FINISH_ROWS, "finish rows")   /* r grad, w stored, w results x2     */   \
                                   /*   [, r extra]   (all host)         */   \
   X(COPY, "copy")                 /* r from, w to: upload or download   */   \
-  X(READ, "read")                 /* r nvme, w host                     */   \
+                                  /*   [, r counts(host)]               */   \
+  X(READ, "read")                 /* r nvme, w host [, r counts(host)]  */   \
   X(WRITE, "write")               /* r host, w nvme                     */   \
   X(READ_TILE, "read tile")       /* w host: state from the store       */   \
   X(WRITE_TILE, "write tile")     /* r host: state to the store         */   \
@@ -73,13 +88,17 @@ enum pen_task_kind {
   PEN_TASK_KINDS
 };
 
-/* Decided once per step by the global norm; a task whose guard is off only
- * completes its ticket. */
+/* Decided once per step by the global norm, ROUTED by the router of the block
+ * that an expert belongs to; a task whose guard is off only completes its
+ * ticket. */
 enum pen_guard {
   PEN_GUARD_ALWAYS,
   PEN_GUARD_APPLY, /* the pending update is finite: apply it */
   PEN_GUARD_SKIP,  /* it is not: discard (shadow tiles) */
   PEN_GUARD_REDO,  /* the clip factor is not 1: redo from the old state */
+  PEN_GUARD_ROUTED, /* the group's micro-batches send something to this expert,
+                       the task's block: its counts, which the task reads, are
+                       not all 0 */
   PEN_GUARDS
 };
 

@@ -86,9 +86,10 @@ void pen_simulate_free(struct pen_simulate **simulate)
   *simulate = NULL;
 }
 
+/* Every expert is taken to be routed to: the worst case. */
 static bool is_on(const struct pen_simulate *s, const struct pen_task *t)
 {
-  return t->guard == PEN_GUARD_ALWAYS ||
+  return t->guard == PEN_GUARD_ALWAYS || t->guard == PEN_GUARD_ROUTED ||
          t->guard == (s->options->apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
 }
 

@@ -35,17 +35,32 @@ struct pen_block {
   size_t saved_bytes; /* device bytes one micro-batch keeps for backward when
                          not recomputed: a head's block its logits; 0 where
                          nothing is (rows, norm) */
-  double forward_flops_per_token;
+  double forward_flops_per_token; /* of an expert: of all tokens, on average */
+
+  /* A body block's experts: blocks of their own, each of which does a part of
+   * the work for what is routed to it; none where these are equal. */
+  size_t experts_begin, experts_end;
+  /* Of an expert: the body block it belongs to, and the part of all tokens that
+   * it gets on average. */
+  size_t owner;
+  double share;
 };
 
+static inline size_t pen_block_n_experts(const struct pen_block *block)
+{
+  return block->experts_end - block->experts_begin;
+}
+
 /* Blocks in order of first use: rows (only of an untied embedding), body,
- * head.  With a tied embedding the rows ARE the head's blocks. */
+ * head; then all experts, which so are the first to leave a tier that is short.
+ * With a tied embedding the rows ARE the head's blocks. */
 struct pen_workload {
   const struct pen_block *blocks;
   size_t n_blocks;
   size_t rows_begin, rows_end; /* blocks that hold the embedding table */
   size_t body_begin, body_end; /* run forward in this order, backward reversed */
   size_t head_begin, head_end; /* run in this order in both passes */
+  size_t experts_begin, experts_end;
 
   size_t weight_elem_bytes; /* 2 bf16, 4 fp32: weights and stored gradients */
   const struct pen_state_format *state; /* how optimizer state is kept */
@@ -57,6 +72,11 @@ struct pen_workload {
   size_t work_bytes;  /* device workspace of any one compute call */
   size_t logits_bytes; /* fp32 logits a PEN_STEP_LOGITS step returns; may be 0 */
   size_t inputs_bytes; /* what put_inputs writes */
+  /* Where blocks have experts: */
+  size_t mix_bytes;     /* what such a block and its experts hand each other */
+  size_t routes_bytes;  /* who goes where, kept for backward */
+  size_t balance_bytes; /* what all of them together tell the loss of balance;
+                           0: there is none */
 
   /* Constant numbers that calls of the compute lane read, in RAM; a device with
    * memory of its own gets a copy once.  tables_bytes may be 0. */
@@ -113,6 +133,39 @@ struct pen_compute {
                   const struct pen_inputs *in, const void *w, const void *x,
                   const void *saved, void *d, float *grad, void *work);
 
+  /* What a block with experts does instead of forward.  routes: who goes where;
+   * counts [experts]: how much of the micro-batch each expert gets; mix: what
+   * they take, and nothing yet of what they give.  balance [balance_bytes]: adds
+   * to it, the first such block begins it; NULL: not wanted. */
+  int (*route)(void *ctx, size_t block, size_t micro,
+               const struct pen_inputs *in, const void *w, const void *x,
+               void *routes, uint32_t *counts, void *mix, void *work,
+               void *balance);
+  /* Adds one expert's part to mix.  counts are the block's, in RAM; called only
+   * where this expert's is not 0. */
+  int (*expert)(void *ctx, size_t block, size_t micro, const uint32_t *counts,
+                const void *w, const void *routes, void *mix, void *work);
+  /* y = x + what the experts gave. */
+  int (*join)(void *ctx, size_t block, size_t micro, const void *x,
+              const void *mix, void *y);
+
+  /* And instead of backward.  mix: what the experts took, and nothing yet of
+   * gradients. */
+  int (*join_backward)(void *ctx, size_t block, size_t micro,
+                       const struct pen_inputs *in, const void *w,
+                       const void *x, void *mix, void *work);
+  /* d: dL/dy of the block.  Adds to the gradients in mix; grad += dL/dw. */
+  int (*expert_backward)(void *ctx, size_t block, size_t micro,
+                         const uint32_t *counts, const void *w,
+                         const void *routes, const void *d, void *mix,
+                         float *grad, void *work);
+  /* d: in dL/dy, out dL/dx.  grad += dL/dw.  balance: of all blocks; may be
+   * NULL. */
+  int (*route_backward)(void *ctx, size_t block, size_t micro,
+                        const struct pen_inputs *in, const void *w,
+                        const void *x, const void *routes, void *mix, void *d,
+                        float *grad, void *work, const void *balance);
+
   /* Start of a micro-batch's softmax statistics. */
   int (*head_begin)(void *ctx, size_t micro, float *stats);
   /* Adds one block of the vocabulary to the statistics.  saved: as in
@@ -120,9 +173,10 @@ struct pen_compute {
   int (*head_forward)(void *ctx, size_t block, size_t micro,
                       const struct pen_inputs *in, const void *w,
                       const void *x, float *stats, void *saved, void *work);
-  /* Loss summed over the micro-batch's target tokens. */
+  /* Loss summed over the micro-batch's target tokens; with the loss of balance
+   * where balance is not NULL. */
   int (*head_loss)(void *ctx, size_t micro, const struct pen_inputs *in,
-                   const float *stats, double *ret_loss);
+                   const float *stats, const void *balance, double *ret_loss);
   /* dx (+)= of this block (first block of the head overwrites);
    * grad [elems] += dL/dw.  Gradients are of the SUMMED loss.  saved: as in
    * backward. */

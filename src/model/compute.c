@@ -27,7 +27,7 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
   m->host_ops->embed(&m->update_stream, b->ids, b->tokens, info->row_begin,
-                     info->rows, m->layer.hidden, m->embed_scale, w, x);
+                     info->rows, m->params->config.hidden_size, m->embed_scale, w, x);
   return pen_stream_take_status(&m->update_stream);
 }
 
@@ -38,7 +38,7 @@ static int scatter(void *ctx, size_t block, size_t micro, const void *d,
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
   m->host_ops->embed_backward(&m->update_stream, b->ids, b->tokens,
-                              info->row_begin, info->rows, m->layer.hidden,
+                              info->row_begin, info->rows, m->params->config.hidden_size,
                               m->embed_scale, d, grad);
   return pen_stream_take_status(&m->update_stream);
 }
@@ -82,23 +82,34 @@ static struct pen_layer_cache layer_cache(struct pen_model *m, size_t block,
                                   .capacity = m->options.cache_tokens};
 }
 
+/* A call that looks at no positions. */
+static struct pen_layer_call plain_call(struct pen_model *m, size_t block,
+                                        size_t micro, const void *w, void *work)
+{
+  const struct pen_param_block *info = info_of(m, block);
+  return (struct pen_layer_call){.layer = &m->layers[info->kind],
+                                 .ops = m->ops,
+                                 .stream = &m->stream,
+                                 .role_offset = info->role_offset,
+                                 .tokens = m->micros[micro].tokens,
+                                 .w = w,
+                                 .work = work};
+}
+
 static struct pen_layer_call layer_call(struct pen_model *m, size_t block,
                                         size_t micro,
                                         const struct pen_inputs *in,
                                         const void *w, void *work)
 {
-  const struct pen_compute_micro *b = &m->micros[micro];
-  const struct pen_param_block *info = info_of(m, block);
-  size_t window = pen_model_config_window(&m->params->config, info->layer);
-  struct pen_layer_call c = {
-      .layer = &m->layer, .ops = m->ops, .stream = &m->stream,
-      .role_offset = info->role_offset, .tokens = b->tokens,
-      .positions = at(in->micro, m->positions_at),
-      .first_key = at(in->micro, window ? m->first_in_window_at
-                                        : m->first_key_at),
-      .window = window, .cosines = in->tables,
-      .sines = at(in->tables, m->sines_at), .cache = layer_cache(m, block, b),
-      .w = w, .work = work};
+  struct pen_layer_call c = plain_call(m, block, micro, w, work);
+  c.window = pen_model_config_window(&m->params->config,
+                                     info_of(m, block)->layer);
+  c.positions = at(in->micro, m->positions_at);
+  c.first_key = at(in->micro, c.window ? m->first_in_window_at
+                                       : m->first_key_at);
+  c.cosines = in->tables;
+  c.sines = at(in->tables, m->sines_at);
+  c.cache = layer_cache(m, block, &m->micros[micro]);
   return c;
 }
 
@@ -148,6 +159,7 @@ static const struct {
 } kinds[] = {
     [PEN_BLOCK_POSITIONS] = {positions, positions_backward},
     [PEN_BLOCK_LAYER] = {pen_layer_forward, pen_layer_backward},
+    [PEN_BLOCK_ATTENTION] = {pen_layer_attention, pen_layer_attention_backward},
     [PEN_BLOCK_FINAL_NORM] = {final_norm, final_norm_backward},
 };
 
@@ -171,6 +183,87 @@ static int backward(void *ctx, size_t block, size_t micro,
   return pen_stream_take_status(&m->stream);
 }
 
+/* ---- experts ---- */
+
+static int route(void *ctx, size_t block, size_t micro,
+                 const struct pen_inputs *in, const void *w, const void *x,
+                 void *routes, uint32_t *counts, void *mix, void *work,
+                 void *balance)
+{
+  struct pen_model *m = ctx;
+  struct pen_layer_call c = plain_call(m, block, micro, w, work);
+  size_t first = m->workload.blocks[m->workload.experts_begin].owner;
+  pen_mixture_route(&m->mixture, &c, x, routes, counts, mix, balance,
+                    block == first);
+  return pen_stream_take_status(&m->stream);
+}
+
+static struct pen_mixture_part part_of(const struct pen_model *m, size_t block,
+                                       const uint32_t *counts)
+{
+  const struct pen_block *blocks = m->workload.blocks;
+  size_t first = blocks[blocks[block].owner].experts_begin;
+  return (struct pen_mixture_part){block - first, counts};
+}
+
+static int expert(void *ctx, size_t block, size_t micro, const uint32_t *counts,
+                  const void *w, const void *routes, void *mix, void *work)
+{
+  struct pen_model *m = ctx;
+  struct pen_layer_call c = plain_call(m, block, micro, w, work);
+  pen_mixture_expert(&m->mixture, &c, part_of(m, block, counts), routes, mix);
+  return pen_stream_take_status(&m->stream);
+}
+
+static int join(void *ctx, size_t block, size_t micro, const void *x,
+                const void *mix, void *y)
+{
+  struct pen_model *m = ctx;
+  struct pen_layer_call c = plain_call(m, block, micro, NULL, NULL);
+  pen_mixture_join(&m->mixture, &c, x, mix, y);
+  return pen_stream_take_status(&m->stream);
+}
+
+static int join_backward(void *ctx, size_t block, size_t micro,
+                         const struct pen_inputs *in, const void *w,
+                         const void *x, void *mix, void *work)
+{
+  struct pen_model *m = ctx;
+  struct pen_layer_call c = plain_call(m, block, micro, w, work);
+  pen_mixture_join_backward(&m->mixture, &c, x, mix);
+  return pen_stream_take_status(&m->stream);
+}
+
+static int expert_backward(void *ctx, size_t block, size_t micro,
+                           const uint32_t *counts, const void *w,
+                           const void *routes, const void *d, void *mix,
+                           float *grad, void *work)
+{
+  struct pen_model *m = ctx;
+  struct pen_layer_call c = plain_call(m, block, micro, w, work);
+  pen_mixture_expert_backward(&m->mixture, &c, part_of(m, block, counts),
+                              routes, d, mix, grad);
+  return pen_stream_take_status(&m->stream);
+}
+
+static float balance_scale(const struct pen_model *m, size_t micro)
+{
+  const struct pen_compute_micro *b = &m->micros[micro];
+  return pen_mixture_balance_scale(&m->mixture, b->tokens, b->n_targets);
+}
+
+static int route_backward(void *ctx, size_t block, size_t micro,
+                          const struct pen_inputs *in, const void *w,
+                          const void *x, const void *routes, void *mix, void *d,
+                          float *grad, void *work, const void *balance)
+{
+  struct pen_model *m = ctx;
+  struct pen_layer_call c = plain_call(m, block, micro, w, work);
+  pen_mixture_route_backward(&m->mixture, &c, x, routes, balance,
+                             balance_scale(m, micro), mix, d, grad);
+  return pen_stream_take_status(&m->stream);
+}
+
 /* ---- head ---- */
 
 static struct pen_head_call head_call(struct pen_model *m, size_t block,
@@ -182,7 +275,7 @@ static struct pen_head_call head_call(struct pen_model *m, size_t block,
   const struct pen_compute_micro *b = &m->micros[micro];
   const struct pen_param_block *info = info_of(m, block);
   struct pen_head_call c = {
-      .ops = m->ops, .stream = &m->stream, .hidden = m->layer.hidden,
+      .ops = m->ops, .stream = &m->stream, .hidden = m->params->config.hidden_size,
       .first_id = info->row_begin, .n_ids = info->rows_valid,
       .is_first = block == m->workload.head_begin,
       .softcap = (float)m->params->config.final_cap, .tokens = b->tokens,
@@ -208,12 +301,15 @@ static int head_forward(void *ctx, size_t block, size_t micro,
 }
 
 static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
-                     const float *stats, double *ret_loss)
+                     const float *stats, const void *balance, double *ret_loss)
 {
   struct pen_model *m = ctx;
   const struct pen_compute_micro *b = &m->micros[micro];
   m->ops->xent_loss(&m->stream, b->tokens, at(in->micro, m->targets_at), stats,
                     ret_loss);
+  if (balance)
+    m->ops->route_balance(&m->stream, m->mixture.experts, balance,
+                          balance_scale(m, micro), ret_loss);
   return pen_stream_take_status(&m->stream);
 }
 
@@ -231,7 +327,7 @@ static int head_backward(void *ctx, size_t block, size_t micro,
 static int head_end(void *ctx, size_t micro, const float *dx, void *d)
 {
   struct pen_model *m = ctx;
-  m->ops->from_f32(&m->stream, m->micros[micro].tokens * m->layer.hidden, dx,
+  m->ops->from_f32(&m->stream, m->micros[micro].tokens * m->params->config.hidden_size, dx,
                    d);
   return pen_stream_take_status(&m->stream);
 }
@@ -282,7 +378,9 @@ void pen_compute_init(struct pen_model *model)
 {
   model->compute = (struct pen_compute){
       .ctx = model, .gather = gather, .put_inputs = put_inputs, .forward = forward,
-      .backward = backward, .head_begin = head_begin,
+      .backward = backward, .route = route, .expert = expert, .join = join,
+      .join_backward = join_backward, .expert_backward = expert_backward,
+      .route_backward = route_backward, .head_begin = head_begin,
       .head_forward = head_forward, .head_loss = head_loss,
       .head_backward = head_backward, .head_end = head_end,
       .head_logits = head_logits, .scatter = scatter, .finish = finish,

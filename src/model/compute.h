@@ -5,12 +5,14 @@
 
 #include "kernels/ops.h"
 #include "src/model/layer.h"
+#include "src/model/mixture.h"
 #include "src/model/workload.h"
 
 /* A micro-batch of the current step; arrays are the model's own. */
 struct pen_compute_micro {
   size_t tokens; /* 0: not set */
   size_t n_logit_rows;
+  size_t n_targets;
   uint32_t *ids;                         /* [max_tokens] */
   uint32_t *positions;       /* [max_tokens]: rows of the tables of positions */
   uint32_t *first_key;       /* [max_tokens]: their document's begin */
@@ -28,7 +30,8 @@ struct pen_model {
   struct pen_compute compute;
   const struct pen_ops *ops;      /* of the compute lane */
   const struct pen_ops *host_ops; /* of the update lane */
-  struct pen_layer layer;
+  struct pen_layer layers[PEN_N_BLOCK_KINDS]; /* those of the body; experts */
+  struct pen_mixture mixture;
   struct pen_stream stream;        /* compute lane */
   struct pen_stream update_stream; /* update lane; no scratch, no products */
   float embed_scale;

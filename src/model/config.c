@@ -283,6 +283,8 @@ int pen_model_config_parse(const struct pen_json *json,
   if (!rc)
     rc = pen_config_window_parse(json, root, &c);
   if (!rc)
+    rc = pen_config_mixture_parse(json, root, &c);
+  if (!rc)
     rc = parse_numbers(json, root, &c);
   if (!rc && c.family->positions != PEN_POSITIONS_LEARNED)
     rc = pen_config_rope_parse(json, root, &c);

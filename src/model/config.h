@@ -66,6 +66,12 @@ struct pen_model_config {
   double init_std; /* initializer_range; 0.02 when absent */
   struct pen_rope_config rope;
   bool qkv_bias, o_bias, mlp_bias;
+  size_t n_experts; /* of a layer that has some; 0: none has */
+  size_t experts_per_token;
+  size_t expert_size;        /* F of each */
+  bool normalises_experts;   /* a token's weights sum to 1 */
+  double balance_coef;       /* of the loss of balance; 0: there is none */
+  uint64_t sparse[PEN_MODEL_LAYERS_MAX / 64]; /* a bit a layer: has experts */
   bool tied; /* output head and embedding are one tensor */
   enum pen_file_dtype dtype; /* torch_dtype or dtype; NONE when absent */
 };
@@ -83,6 +89,10 @@ int pen_model_config_parse(const struct pen_json *json,
 /* Tokens that a query of this layer sees, itself too; 0: all before it. */
 size_t pen_model_config_window(const struct pen_model_config *config,
                                size_t layer);
+
+/* Has this layer experts in place of an MLP? */
+bool pen_model_config_is_sparse(const struct pen_model_config *config,
+                                size_t layer);
 
 /* Can sequences of `max_length` tokens be trained as the model is meant?
  * -PEN_EUNSUPPORTED where learned positions end, or where dynamic rope scaling

@@ -21,6 +21,12 @@ int pen_config_window_parse(const struct pen_json *json,
                             const struct pen_json_node *root,
                             struct pen_model_config *c);
 
+/* Experts: which layers have some, how many, and how tokens get to them; needs
+ * c->family, intermediate_size and n_layers. */
+int pen_config_mixture_parse(const struct pen_json *json,
+                             const struct pen_json_node *root,
+                             struct pen_model_config *c);
+
 /* Reads rope_theta, partial_rotary_factor, rope_scaling and rope_parameters
  * into c->rope; needs c->family, head_dim and max_positions. */
 int pen_config_rope_parse(const struct pen_json *json,

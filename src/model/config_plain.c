@@ -11,7 +11,8 @@ static const struct {
   double plain;
 } numbers[] = {{"embedding_multiplier", 1},
                {"residual_multiplier", 1},
-               {"logits_scaling", 1}};
+               {"logits_scaling", 1},
+               {"router_jitter_noise", 0}};
 
 static const char *const dropouts[] = {"attention_dropout", "attn_pdrop",
                                        "embd_pdrop", "resid_pdrop"};

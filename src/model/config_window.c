@@ -70,9 +70,11 @@ static int parse_use(const struct pen_json *json,
       pen_json_member(root, "sliding_window");
   bool is_null = window ? pen_json_type(window) == PEN_JSON_NULL
                         : !c->family->default_window;
-  bool use = c->family->window != PEN_WINDOW_OPT_IN;
+  bool opt_in = c->family->window == PEN_WINDOW_OPT_IN ||
+                c->family->window == PEN_WINDOW_OPT_IN_ALL_LAYERS;
+  bool use = !opt_in;
   int rc = pen_json_opt_bool(json, root, "use_sliding_window", &use);
-  if (c->family->window != PEN_WINDOW_OPT_IN)
+  if (!opt_in)
     use = c->family->window != PEN_WINDOW_NEVER;
   if (!rc)
     *ret_use = use && !is_null;
@@ -87,7 +89,8 @@ int pen_config_window_parse(const struct pen_json *json,
   int rc = parse_use(json, root, c, &use);
   if (rc || !use)
     return rc;
-  bool by_type = c->family->window != PEN_WINDOW_ALL_LAYERS &&
+  bool by_type = (c->family->window == PEN_WINDOW_EVEN_LAYERS ||
+                  c->family->window == PEN_WINDOW_OPT_IN) &&
                  pen_json_has(root, "layer_types");
   rc = by_type ? parse_layer_types(json, root, c)
                : parse_pattern(json, root, c);

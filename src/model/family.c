@@ -7,8 +7,10 @@
 #include <string.h>
 
 static const struct pen_model_family *const families[] = {
-  &pen_family_gemma2, &pen_family_gpt2, &pen_family_llama, &pen_family_mistral,
-  &pen_family_olmo2,  &pen_family_phi3, &pen_family_qwen2, &pen_family_qwen3,
+  &pen_family_gemma2, &pen_family_gpt2,  &pen_family_llama,
+  &pen_family_mistral, &pen_family_mixtral, &pen_family_olmo2,
+  &pen_family_phi3,   &pen_family_qwen2, &pen_family_qwen3,
+  &pen_family_qwen3_moe,
 };
 
 const struct pen_family_keys pen_family_usual_keys = {

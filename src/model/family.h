@@ -15,6 +15,8 @@ enum pen_family_dim {
   PEN_DIM_HIDDEN,       /* D */
   PEN_DIM_FFN,          /* F */
   PEN_DIM_GATE_AND_UP,  /* 2F */
+  PEN_DIM_EXPERT_FFN,   /* F of an expert */
+  PEN_DIM_EXPERTS,      /* how many there are in a layer */
   PEN_DIM_HEAD,         /* Dh */
   PEN_DIM_Q,            /* Hq*Dh */
   PEN_DIM_KV,           /* Hkv*Dh */
@@ -39,12 +41,25 @@ struct pen_family_tensor {
   enum pen_family_presence when;
 };
 
+/* Experts in place of a layer's MLP, and a router of theirs. */
+struct pen_family_mixture {
+  const char *names; /* of expert e of a layer: NAMES "." e "." and the tensor's */
+  const struct pen_family_tensor *tensors; /* of an expert */
+  size_t n_tensors;
+  const char *n_key, *n_key_too; /* of config.json: how many; either */
+  const char *ffn_key;           /* NULL: F is the layers' own */
+  bool some_layers; /* decoder_sparse_step and mlp_only_layers say which */
+  bool always_normalises; /* a token's weights; else norm_topk_prob says so */
+  size_t default_n, default_per_token, default_ffn;
+};
+
 /* Names in the files: of layer i PREFIX LAYERS "." i "." and the tensor's. */
 struct pen_family_names {
   const char *prefix;
   bool may_lack_prefix; /* files of the bare model, without a head, do */
   const char *layers;
-  const struct pen_family_tensor *tensors; /* in the order of the block */
+  const struct pen_family_tensor *tensors; /* in the order of the block; a
+                                              router in layers with experts */
   size_t n_tensors;
   const char *embed, *final_norm;
   const char *final_norm_bias, *positions; /* NULL: none */
@@ -65,12 +80,13 @@ enum pen_family_bias {
 };
 
 /* Which layers attend in a sliding window, where sliding_window is a number.
- * Of the last two, layer_types, where given, says so for each layer instead. */
+ * Of EVEN_LAYERS and OPT_IN, layer_types, where given, says so for each layer instead. */
 enum pen_family_window {
   PEN_WINDOW_NEVER,
   PEN_WINDOW_ALL_LAYERS,
   PEN_WINDOW_EVEN_LAYERS,
   PEN_WINDOW_OPT_IN, /* only with use_sliding_window, from max_window_layers */
+  PEN_WINDOW_OPT_IN_ALL_LAYERS, /* only with use_sliding_window */
 };
 
 enum pen_family_positions {
@@ -86,6 +102,7 @@ struct pen_model_family {
   const char *model_type;
   const struct pen_family_names *names;
   const struct pen_family_keys *keys;
+  const struct pen_family_mixture *mixture; /* NULL: no experts */
 
   bool layernorm;    /* with mean and bias; else RMS norm */
   float norm_w_plus; /* added to the weights of norms */
@@ -125,6 +142,7 @@ extern const struct pen_family_keys pen_family_usual_keys;
 /* One file each. */
 extern const struct pen_model_family pen_family_llama, pen_family_mistral,
     pen_family_qwen2, pen_family_qwen3, pen_family_gpt2, pen_family_phi3,
-    pen_family_olmo2, pen_family_gemma2;
+    pen_family_olmo2, pen_family_gemma2, pen_family_mixtral,
+    pen_family_qwen3_moe;
 
 #endif

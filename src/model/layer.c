@@ -76,9 +76,9 @@ static const void *join_backward(const struct pen_layer_call *c,
 
 /* ---- forward ---- */
 
-/* h = x + norm(W_o attention(rope(norm(W_qkv norm(x))))) */
-static void attention_half(const struct pen_layer_call *c, const void *x,
-                           void *saved)
+/* out = W_o attention(rope(norm(W_qkv norm(x)))) */
+static const void *attend(const struct pen_layer_call *c, const void *x,
+                          void *saved)
 {
   const struct pen_layer *l = c->layer;
   void *out = out_of(c, &l->attn_post_norm, saved, PEN_SAVED_ATTN_OUT);
@@ -92,7 +92,15 @@ static void attention_half(const struct pen_layer_call *c, const void *x,
   pen_part_rotate(c, qk, ld, false);
   pen_part_attend(c, saved);
   pen_part_linear(c, &l->o, pen_part_saved(c, saved, PEN_SAVED_O), out);
-  join(c, &l->attn_post_norm, x, out, pen_part_saved(c, saved, PEN_SAVED_H));
+  return out;
+}
+
+/* h = x + norm(out) */
+static void attention_half(const struct pen_layer_call *c, const void *x,
+                           void *saved)
+{
+  join(c, &c->layer->attn_post_norm, x, attend(c, x, saved),
+       pen_part_saved(c, saved, PEN_SAVED_H));
 }
 
 /* gate, up = W_gate_up norm(h) */
@@ -189,5 +197,25 @@ void pen_layer_backward(const struct pen_layer_call *c, const void *x,
     saved = c->work;
   }
   mlp_half_backward(c, saved, d, grad);
+  attention_half_backward(c, x, saved, d, grad);
+}
+
+/* ---- attention alone ---- */
+
+void pen_layer_attention(const struct pen_layer_call *c, const void *x,
+                         void *y, void *saved)
+{
+  join(c, &c->layer->attn_post_norm, x, attend(c, x, saved ? saved : c->work),
+       y);
+}
+
+void pen_layer_attention_backward(const struct pen_layer_call *c,
+                                  const void *x, const void *saved, void *d,
+                                  float *grad)
+{
+  if (!saved) {
+    attend(c, x, c->work);
+    saved = c->work;
+  }
   attention_half_backward(c, x, saved, d, grad);
 }

@@ -1,5 +1,6 @@
-/* layer.h: forward and backward of one decoder layer of any family, written
- * once against pen_ops. */
+/* layer.h: forward and backward of one decoder layer of any family, or of its
+ * half where experts take the place of the other, written once against
+ * pen_ops. */
 #ifndef PEN_SRC_MODEL_LAYER_H
 #define PEN_SRC_MODEL_LAYER_H
 
@@ -61,9 +62,12 @@ enum {
   PEN_WORK_ACT,
   PEN_WORK_DACT,
   PEN_WORK_DGATE_UP,
+  PEN_WORK_DACT_F32,
   PEN_WORK_DO,
   PEN_WORK_DQKV,
   PEN_WORK_DQ_SUMS,
+  PEN_WORK_LOGITS,
+  PEN_WORK_DLOGITS,
   PEN_N_WORK
 };
 
@@ -73,10 +77,12 @@ struct pen_buffer {
   size_t offset; /* bytes, from the sizes at max_tokens; 64-aligned */
 };
 
-/* Shapes and layouts that all layers of a model share. */
+/* Shapes and layouts that all of a model's blocks of one kind share.  What the
+ * kind does not have is 0. */
 struct pen_layer {
   enum pen_elem elem;
   size_t hidden, ffn;               /* C, F */
+  size_t experts;                   /* that its router chooses from */
   size_t heads, kv_heads, head_dim; /* Hq, Hkv, Dh */
   size_t qk_width, qkv_width; /* (Hq + Hkv) Dh, (Hq + 2 Hkv) Dh */
   size_t gate_up_width;       /* 2 F, or F without gating */
@@ -116,9 +122,11 @@ struct pen_layer_call {
   void *work;                   /* work_bytes */
 };
 
-/* Fills `layer`; nothing to free. */
+/* Fills `layer` from the first block of a kind; all 0 where there is none.
+ * Nothing to free. */
 void pen_layer_init(struct pen_layer *layer, const struct pen_params *params,
-                    enum pen_elem elem, size_t max_tokens);
+                    enum pen_param_block_kind kind, enum pen_elem elem,
+                    size_t max_tokens);
 
 /* y [T, C] = layer(x).  saved: saved_bytes, or NULL. */
 void pen_layer_forward(const struct pen_layer_call *c, const void *x, void *y,
@@ -128,5 +136,12 @@ void pen_layer_forward(const struct pen_layer_call *c, const void *x, void *y,
  * saved NULL: recomputed, giving the same bits. */
 void pen_layer_backward(const struct pen_layer_call *c, const void *x,
                         const void *saved, void *d, float *grad);
+
+/* The half of a layer that attends: y = x + attention; as above. */
+void pen_layer_attention(const struct pen_layer_call *c, const void *x,
+                         void *y, void *saved);
+void pen_layer_attention_backward(const struct pen_layer_call *c,
+                                  const void *x, const void *saved, void *d,
+                                  float *grad);
 
 #endif

@@ -1,5 +1,6 @@
-/* layer_layout.c: which matrices, norms, saved activations and workspace a
- * decoder layer has, and where they lie.
+/* layer_layout.c: which matrices, norms, saved activations and workspace blocks
+ * of one kind have, and where they lie: a decoder layer, its half, an expert, a
+ * norm.
  *
  * Pure functions.  Invariant: every buffer begins on a 64-byte line; the two
  * halves of the backward workspace share their bytes.  Disadvantage: offsets
@@ -50,7 +51,7 @@ static void add_part(struct pen_linear *l, const struct tensors *t,
                      enum pen_param_role weight, enum pen_param_role bias)
 {
   struct pen_linear_part part = {.weight = weight, .bias = if_present(t, bias),
-                                 .out = elems_of(t, weight) / l->in,
+                                 .out = l->in ? elems_of(t, weight) / l->in : 0,
                                  .col = l->out};
   l->out += part.out;
   if (part.out)
@@ -105,8 +106,7 @@ static struct pen_norm norm_of(const struct tensors *t,
   return n;
 }
 
-static void init_norms(struct pen_layer *l, const struct tensors *layer,
-                       const struct tensors *last)
+static void init_norms(struct pen_layer *l, const struct tensors *layer)
 {
   size_t c = l->hidden, q = l->heads * l->head_dim;
   l->attn_norm = norm_of(layer, PEN_ROLE_ATTN_NORM, PEN_ROLE_ATTN_NORM_BIAS, c);
@@ -116,7 +116,7 @@ static void init_norms(struct pen_layer *l, const struct tensors *layer,
   l->mlp_norm = norm_of(layer, PEN_ROLE_MLP_NORM, PEN_ROLE_MLP_NORM_BIAS, c);
   l->mlp_post_norm = norm_of(layer, PEN_ROLE_MLP_POST_NORM, NONE, c);
   l->final_norm =
-      norm_of(last, PEN_ROLE_FINAL_NORM, PEN_ROLE_FINAL_NORM_BIAS, c);
+      norm_of(layer, PEN_ROLE_FINAL_NORM, PEN_ROLE_FINAL_NORM_BIAS, c);
 }
 
 /* ---- buffers ---- */
@@ -162,7 +162,7 @@ static void init_saved(struct pen_layer *l)
       [PEN_SAVED_O] = {"attention", e * l->heads * l->head_dim, 0},
       [PEN_SAVED_LSE] = {"log-sum-exp", f * l->heads, 0},
       [PEN_SAVED_ATTN_OUT] = {"attention's output", attn_out, 0},
-      [PEN_SAVED_H] = {"residual", e * l->hidden, 0},
+      [PEN_SAVED_H] = {"residual", l->ffn && l->heads ? e * l->hidden : 0, 0},
       [PEN_SAVED_GATE_UP] = {"gate, up", e * l->gate_up_width, 0},
       [PEN_SAVED_MLP_OUT] = {"MLP's output", mlp_out, 0}};
   for (size_t i = 0; i < PEN_N_SAVED; i++)
@@ -172,8 +172,9 @@ static void init_saved(struct pen_layer *l)
 static void init_work(struct pen_layer *l, size_t max_tokens)
 {
   size_t e = pen_elem_bytes(l->elem), f = sizeof(float);
-  bool post_norms = pen_norm_exists(&l->attn_post_norm) ||
-                    pen_norm_exists(&l->mlp_post_norm);
+  bool is_expert = l->ffn && !l->heads;
+  bool has_dout = pen_norm_exists(&l->attn_post_norm) ||
+                  pen_norm_exists(&l->mlp_post_norm) || is_expert;
   /* Each token is charged a whole row where chunks are short of tokens. */
   size_t partials = (partials_elems(l, max_tokens) * f + max_tokens - 1) /
                     max_tokens;
@@ -183,17 +184,21 @@ static void init_work(struct pen_layer *l, size_t max_tokens)
       /* forward: a projection; backward: fp32 gradient of a norm's output */
       [PEN_WORK_PRODUCT] = {"product", f * l->hidden, 0},
       [PEN_WORK_PARTIALS] = {"partial sums", partials, 0},
-      [PEN_WORK_DOUT] = {"d output", post_norms ? e * l->hidden : 0, 0},
+      [PEN_WORK_DOUT] = {"d output", has_dout ? e * l->hidden : 0, 0},
       /* the MLP's half and ... */
       [PEN_WORK_ACT] = {"activation", e * l->ffn, 0},
       [PEN_WORK_DACT] = {"d activation", e * l->ffn, 0},
       [PEN_WORK_DGATE_UP] = {"d gate, up", e * l->gate_up_width, 0},
+      [PEN_WORK_DACT_F32] = {"d activation in fp32",
+                             is_expert ? f * l->ffn : 0, 0},
       /* ... the attention's half are never needed together */
       [PEN_WORK_DO] = {"d attention", e * l->heads * l->head_dim, 0},
       [PEN_WORK_DQKV] = {"d q, k, v", e * l->qkv_width, 0},
       [PEN_WORK_DQ_SUMS] = {
           "sums of dq", f * pen_attention_work_per_token(l->heads, l->head_dim),
-          0}};
+          0},
+      [PEN_WORK_LOGITS] = {"logits of experts", f * l->experts, 0},
+      [PEN_WORK_DLOGITS] = {"d logits of experts", e * l->experts, 0}};
   for (size_t i = 0; i < PEN_N_WORK; i++)
     l->work[i] = work[i];
 }
@@ -204,25 +209,31 @@ static void place_buffers(struct pen_layer *l, size_t max_tokens)
   size_t begin = place(l->work, PEN_WORK_NORM, PEN_WORK_DOUT, l->saved_bytes,
                        max_tokens);
   l->work_bytes = max_size(
-      place(l->work, PEN_WORK_ACT, PEN_WORK_DGATE_UP, begin, max_tokens),
-      place(l->work, PEN_WORK_DO, PEN_WORK_DQ_SUMS, begin, max_tokens));
+      place(l->work, PEN_WORK_ACT, PEN_WORK_DACT_F32, begin, max_tokens),
+      place(l->work, PEN_WORK_DO, PEN_WORK_DLOGITS, begin, max_tokens));
 }
 
 void pen_layer_init(struct pen_layer *layer, const struct pen_params *params,
-                    enum pen_elem elem, size_t max_tokens)
+                    enum pen_param_block_kind kind, enum pen_elem elem,
+                    size_t max_tokens)
 {
   const struct pen_model_config *m = &params->config;
-  struct tensors body = {params, pen_params_layer(params)};
-  struct tensors last = {params, &params->infos[params->body_end - 1]};
+  struct tensors t = {params, pen_params_first(params, kind)};
+  *layer = (struct pen_layer){.elem = elem};
+  if (!t.info)
+    return;
+  bool attends = elems_of(&t, PEN_ROLE_Q) > 0;
+  size_t heads = attends ? m->n_heads : 0, kv = attends ? m->n_kv_heads : 0;
   *layer = (struct pen_layer){
       .elem = elem,
       .hidden = m->hidden_size,
-      .ffn = m->intermediate_size,
-      .heads = m->n_heads,
-      .kv_heads = m->n_kv_heads,
+      .ffn = elems_of(&t, PEN_ROLE_DOWN) / m->hidden_size,
+      .experts = elems_of(&t, PEN_ROLE_ROUTER) / m->hidden_size,
+      .heads = heads,
+      .kv_heads = kv,
       .head_dim = m->head_dim,
-      .qk_width = (m->n_heads + m->n_kv_heads) * m->head_dim,
-      .qkv_width = (m->n_heads + 2 * m->n_kv_heads) * m->head_dim,
+      .qk_width = (heads + kv) * m->head_dim,
+      .qkv_width = (heads + 2 * kv) * m->head_dim,
       .rotary = m->rope.dim,
       .positions = m->max_positions,
       .query_scale = (float)m->query_scale,
@@ -230,9 +241,9 @@ void pen_layer_init(struct pen_layer *layer, const struct pen_params *params,
       .norm_eps = (float)m->norm_eps,
       .norm_w_plus = m->family->norm_w_plus,
       .activation = m->activation};
-  init_linears(layer, &body);
+  init_linears(layer, &t);
   layer->gate_up_width = layer->gate_up.out;
-  init_norms(layer, &body, &last);
+  init_norms(layer, &t);
   init_saved(layer);
   init_work(layer, max_tokens);
   place_buffers(layer, max_tokens);

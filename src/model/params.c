@@ -22,6 +22,10 @@ static size_t dim_of(const struct pen_model_config *c, enum pen_family_dim dim)
     return c->intermediate_size;
   case PEN_DIM_GATE_AND_UP:
     return 2 * c->intermediate_size;
+  case PEN_DIM_EXPERT_FFN:
+    return c->expert_size;
+  case PEN_DIM_EXPERTS:
+    return c->n_experts;
   case PEN_DIM_HEAD:
     return c->head_dim;
   case PEN_DIM_Q:
@@ -60,25 +64,58 @@ static size_t aligned(size_t elems)
          PEN_BLOCK_ALIGN_ELEMS;
 }
 
+/* Is a tensor of the family's list in blocks of this kind?  In a layer with
+ * experts the router's block takes the place of the MLP. */
+static bool is_of(enum pen_param_role role, enum pen_param_block_kind kind)
+{
+  bool is_norm = role == PEN_ROLE_MLP_NORM || role == PEN_ROLE_MLP_NORM_BIAS;
+  switch (kind) {
+  case PEN_BLOCK_ATTENTION:
+    return role < PEN_ROLE_MLP_NORM ||
+           (role >= PEN_ROLE_Q && role <= PEN_ROLE_O);
+  case PEN_BLOCK_ROUTER:
+    return is_norm || role == PEN_ROLE_ROUTER;
+  default:
+    return role != PEN_ROLE_ROUTER;
+  }
+}
+
+static size_t count_tensors(const struct pen_model_config *c,
+                            enum pen_param_block_kind kind)
+{
+  const struct pen_family_names *names = c->family->names;
+  size_t n = 0;
+  for (size_t i = 0; i < names->n_tensors; i++)
+    n += is_present(c, names->tensors[i].when) &&
+         is_of(names->tensors[i].role, kind);
+  return n;
+}
+
 /* Numbers that say how large the arrays are. */
 struct counts {
-  size_t row_blocks, layer_tensors, tensors, params, blocks;
+  size_t row_blocks, tensors, params, blocks;
 };
 
 static struct counts count(const struct pen_params *p)
 {
   const struct pen_model_config *c = &p->config;
   const struct pen_family_names *names = c->family->names;
+  const struct pen_family_mixture *mixture = c->family->mixture;
   struct counts n = {0};
-  for (size_t i = 0; i < names->n_tensors; i++)
-    n.layer_tensors += is_present(c, names->tensors[i].when);
   n.row_blocks = (p->vocab_rows + p->head_rows - 1) / p->head_rows;
   size_t tables = c->tied ? 1 : 2, positions = names->positions ? 1 : 0;
-  size_t body = n.layer_tensors * c->n_layers + positions +
-                (names->final_norm_bias ? 2 : 1);
+  size_t body = positions + (names->final_norm_bias ? 2 : 1);
+  n.blocks = 1 + positions + tables * n.row_blocks;
+  for (size_t layer = 0; layer < c->n_layers; layer++) {
+    bool sparse = pen_model_config_is_sparse(c, layer);
+    n.blocks += sparse ? 2 + c->n_experts : 1;
+    body += !sparse ? count_tensors(c, PEN_BLOCK_LAYER)
+                    : count_tensors(c, PEN_BLOCK_ATTENTION) +
+                          count_tensors(c, PEN_BLOCK_ROUTER) +
+                          c->n_experts * mixture->n_tensors;
+  }
   n.tensors = body + tables;
   n.params = body + tables * n.row_blocks;
-  n.blocks = c->n_layers + 1 + positions + tables * n.row_blocks;
   return n;
 }
 
@@ -174,28 +211,90 @@ static char *text(const char *format, ...)
   return n < 0 ? NULL : result;
 }
 
-static int add_layer(struct pen_params *p, size_t layer)
+/* Puts a tensor of a layer into the open block; name is taken.  *vectors: how
+ * many elements at its begin do not decay. */
+static int add_row(struct pen_params *p, char *name, size_t layer,
+                   const struct pen_family_tensor *row, size_t *vectors)
+{
+  size_t tensor = 0, rows = dim_of(&p->config, row->rows);
+  int rc = add_tensor(p, name, row->role, layer, rows,
+                      dim_of(&p->config, row->cols), &tensor);
+  if (rc)
+    return rc;
+  add_param(p, tensor, 0, rows);
+  if (p->tensors[tensor].rank == 1)
+    *vectors = p->blocks[p->n_blocks].elems;
+  return 0;
+}
+
+/* The block of one kind of a layer; its name is taken. */
+static int add_layer_block(struct pen_params *p, size_t layer,
+                           enum pen_param_block_kind kind, char *name)
 {
   const struct pen_model_config *c = &p->config;
   const struct pen_family_names *names = c->family->names;
   size_t vectors = 0;
-  begin_block(p, PEN_BLOCK_LAYER);
+  int rc = 0;
+  begin_block(p, kind);
   p->infos[p->n_blocks].layer = layer;
-  for (size_t i = 0; i < names->n_tensors; i++) {
+  for (size_t i = 0; i < names->n_tensors && !rc; i++) {
     const struct pen_family_tensor *row = &names->tensors[i];
-    size_t tensor = 0, rows = dim_of(c, row->rows);
-    if (!is_present(c, row->when))
-      continue;
-    int rc = add_tensor(p, text("%s%s.%zu.%s", p->prefix, names->layers, layer,
-                                row->name),
-                        row->role, layer, rows, dim_of(c, row->cols), &tensor);
-    if (rc)
-      return rc;
-    add_param(p, tensor, 0, rows);
-    if (p->tensors[tensor].rank == 1)
-      vectors = p->blocks[p->n_blocks].elems;
+    if (is_present(c, row->when) && is_of(row->role, kind))
+      rc = add_row(p, text("%s%s.%zu.%s", p->prefix, names->layers, layer,
+                           row->name),
+                   layer, row, &vectors);
   }
-  return end_block(p, vectors, false, text("layer %zu", layer));
+  int end = end_block(p, vectors, false, name);
+  return rc ? rc : end;
+}
+
+static int add_layer(struct pen_params *p, size_t layer)
+{
+  if (!pen_model_config_is_sparse(&p->config, layer))
+    return add_layer_block(p, layer, PEN_BLOCK_LAYER, text("layer %zu", layer));
+  int rc = add_layer_block(p, layer, PEN_BLOCK_ATTENTION,
+                           text("layer %zu attention", layer));
+  return rc ? rc : add_layer_block(p, layer, PEN_BLOCK_ROUTER,
+                                   text("layer %zu router", layer));
+}
+
+static int add_expert(struct pen_params *p, size_t owner, size_t expert)
+{
+  const struct pen_model_config *c = &p->config;
+  const struct pen_family_mixture *m = c->family->mixture;
+  size_t layer = p->infos[owner].layer, vectors = 0;
+  struct pen_block *block = &p->blocks[p->n_blocks];
+  int rc = 0;
+  begin_block(p, PEN_BLOCK_EXPERT);
+  p->infos[p->n_blocks].layer = layer;
+  for (size_t i = 0; i < m->n_tensors && !rc; i++)
+    rc = add_row(p, text("%s%s.%zu.%s.%zu.%s", p->prefix,
+                         c->family->names->layers, layer, m->names, expert,
+                         m->tensors[i].name),
+                 layer, &m->tensors[i], &vectors);
+  block->owner = owner;
+  block->share = (double)c->experts_per_token / (double)c->n_experts;
+  block->forward_flops_per_token *= block->share;
+  int end = end_block(p, vectors, false,
+                      text("layer %zu expert %zu", layer, expert));
+  return rc ? rc : end;
+}
+
+/* All experts, layer after layer. */
+static int add_experts(struct pen_params *p)
+{
+  int rc = 0;
+  p->experts_begin = p->n_blocks;
+  for (size_t b = p->body_begin; b < p->body_end && !rc; b++) {
+    if (p->infos[b].kind != PEN_BLOCK_ROUTER)
+      continue;
+    p->blocks[b].experts_begin = p->n_blocks;
+    for (size_t e = 0; e < p->config.n_experts && !rc; e++)
+      rc = add_expert(p, b, e);
+    p->blocks[b].experts_end = p->n_blocks;
+  }
+  p->experts_end = p->n_blocks;
+  return rc;
 }
 
 /* A whole tensor of the open block. */
@@ -286,7 +385,7 @@ static int fill(struct pen_params *p)
     p->rows_begin = p->head_begin;
     p->rows_end = p->head_end;
   }
-  return rc;
+  return rc ? rc : add_experts(p);
 }
 
 /* About as many elements as a decoder layer has, so that one ring of weight
@@ -294,9 +393,10 @@ static int fill(struct pen_params *p)
 static size_t choose_head_rows(const struct pen_model_config *c)
 {
   size_t heads = c->n_heads + 2 * c->n_kv_heads;
+  size_t ffn = c->n_experts ? c->expert_size : c->intermediate_size;
   size_t layer = c->hidden_size * c->head_dim * heads +
                  c->n_heads * c->head_dim * c->hidden_size +
-                 3 * c->hidden_size * c->intermediate_size;
+                 3 * c->hidden_size * ffn;
   size_t rows = (layer / c->hidden_size + 1023) / 1024 * 1024;
   return rows < c->vocab_size ? rows : c->vocab_size;
 }
@@ -354,12 +454,13 @@ void pen_params_free(struct pen_params **params)
   *params = NULL;
 }
 
-const struct pen_param_block *pen_params_layer(const struct pen_params *params)
+const struct pen_param_block *
+pen_params_first(const struct pen_params *params, enum pen_param_block_kind kind)
 {
-  const struct pen_param_block *info = &params->infos[params->body_begin];
-  while (info->kind != PEN_BLOCK_LAYER)
-    info++;
-  return info;
+  for (size_t b = 0; b < params->n_blocks; b++)
+    if (params->infos[b].kind == kind)
+      return &params->infos[b];
+  return NULL;
 }
 
 size_t pen_params_elems(const struct pen_params *params,
@@ -385,4 +486,6 @@ void pen_params_workload(const struct pen_params *params,
   workload->body_end = params->body_end;
   workload->head_begin = params->head_begin;
   workload->head_end = params->head_end;
+  workload->experts_begin = params->experts_begin;
+  workload->experts_end = params->experts_end;
 }

@@ -44,15 +44,19 @@ struct pen_param {
 enum pen_param_block_kind {
   PEN_BLOCK_POSITIONS, /* the table of learned positions, where there is one */
   PEN_BLOCK_LAYER,
+  PEN_BLOCK_ATTENTION, /* a layer with experts is this, ... */
+  PEN_BLOCK_ROUTER,    /* this: the MLP's norm and the router, ... */
+  PEN_BLOCK_EXPERT,    /* and these, which come after all other blocks */
   PEN_BLOCK_FINAL_NORM,
   PEN_BLOCK_EMBED, /* rows of an untied embedding */
   PEN_BLOCK_HEAD,  /* rows of the head, which is the embedding too when tied */
+  PEN_N_BLOCK_KINDS
 };
 
 /* What the model side knows of one block. */
 struct pen_param_block {
   enum pen_param_block_kind kind;
-  size_t layer; /* LAYER only */
+  size_t layer; /* LAYER, ATTENTION, ROUTER, EXPERT */
   size_t first_param, n_params;
   size_t row_begin, rows; /* EMBED, HEAD: vocabulary rows, padded ones too */
   size_t rows_valid; /* of them below vocab_size; the rest get no probability
@@ -81,6 +85,7 @@ struct pen_params {
   size_t rows_begin, rows_end; /* as in struct pen_workload */
   size_t body_begin, body_end;
   size_t head_begin, head_end;
+  size_t experts_begin, experts_end;
   uint64_t n_elems; /* parameters without padding; tied counted once */
 };
 
@@ -108,8 +113,10 @@ int pen_params_open(const struct pen_model_config *config,
 /* NULL is fine; sets *params to NULL. */
 void pen_params_free(struct pen_params **params);
 
-/* The first decoder layer's block; all of them have the same layout. */
-const struct pen_param_block *pen_params_layer(const struct pen_params *params);
+/* The first block of a kind, NULL where there is none; those of decoder layers
+ * all have the same layout as the first of their kind. */
+const struct pen_param_block *
+pen_params_first(const struct pen_params *params, enum pen_param_block_kind kind);
 
 /* Elements of a role's tensor in the block; 0 where it has none. */
 size_t pen_params_elems(const struct pen_params *params,

@@ -20,8 +20,8 @@ void *pen_part_column(const struct pen_layer_call *c, const void *x, size_t col)
   return (char *)(uintptr_t)x + col * pen_elem_bytes(c->layer->elem);
 }
 
-static const void *weight(const struct pen_layer_call *c,
-                          enum pen_param_role role)
+const void *pen_part_weight(const struct pen_layer_call *c,
+                            enum pen_param_role role)
 {
   return pen_part_column(c, c->w, c->role_offset[role]);
 }
@@ -38,13 +38,13 @@ void pen_part_linear(const struct pen_layer_call *c,
     struct pen_gemm product = {
         .m = c->tokens, .n = part->out, .k = l->in,
         .a = x, .lda = l->in,
-        .b = weight(c, part->weight), .ldb = l->transposed ? l->out : l->in,
+        .b = pen_part_weight(c, part->weight), .ldb = l->transposed ? l->out : l->in,
         .b_trans = !l->transposed,
         .c = out, .ldc = l->out, .ab_elem = elem, .c_elem = elem};
     c->ops->gemm(c->stream, &product);
     if (part->bias != PEN_N_ROLES)
       c->ops->bias(c->stream, c->tokens, part->out, out, l->out,
-                   weight(c, part->bias));
+                   pen_part_weight(c, part->bias));
   }
 }
 
@@ -63,10 +63,9 @@ static void weight_backward(const struct pen_layer_call *c,
   c->ops->gemm(c->stream, &product);
 }
 
-void pen_part_linear_backward(const struct pen_layer_call *c,
-                              const struct pen_linear *l, const void *dy,
-                              const void *x, void *dx, enum pen_elem dx_elem,
-                              float *grad)
+void pen_part_linear_weights(const struct pen_layer_call *c,
+                             const struct pen_linear *l, const void *dy,
+                             const void *x, float *grad)
 {
   for (size_t i = 0; i < l->n_parts; i++) {
     const struct pen_linear_part *part = &l->parts[i];
@@ -77,15 +76,34 @@ void pen_part_linear_backward(const struct pen_layer_call *c,
       c->ops->bias_backward(c->stream, c->tokens, part->out, d, l->out,
                             grad + c->role_offset[part->bias],
                             pen_part_work(c, PEN_WORK_PARTIALS));
+  }
+}
+
+void pen_part_linear_input(const struct pen_layer_call *c,
+                           const struct pen_linear *l, const void *dy, void *dx,
+                           enum pen_elem dx_elem)
+{
+  for (size_t i = 0; i < l->n_parts; i++) {
+    const struct pen_linear_part *part = &l->parts[i];
+    const void *d = pen_part_column(c, dy, part->col);
     struct pen_gemm product = {
         .m = c->tokens, .n = l->in, .k = part->out,
         .a = d, .lda = l->out,
-        .b = weight(c, part->weight), .ldb = l->transposed ? l->out : l->in,
+        .b = pen_part_weight(c, part->weight), .ldb = l->transposed ? l->out : l->in,
         .b_trans = l->transposed,
         .c = dx, .ldc = l->in,
         .ab_elem = c->layer->elem, .c_elem = dx_elem, .accumulate = i > 0};
     c->ops->gemm(c->stream, &product);
   }
+}
+
+void pen_part_linear_backward(const struct pen_layer_call *c,
+                              const struct pen_linear *l, const void *dy,
+                              const void *x, void *dx, enum pen_elem dx_elem,
+                              float *grad)
+{
+  pen_part_linear_weights(c, l, dy, x, grad);
+  pen_part_linear_input(c, l, dy, dx, dx_elem);
 }
 
 /* ---- norms ---- */
@@ -96,13 +114,13 @@ void pen_part_norm(const struct pen_layer_call *c, const struct pen_norm *n,
 {
   const struct pen_layer *l = c->layer;
   if (n->bias != PEN_N_ROLES) {
-    c->ops->layernorm(c->stream, c->tokens, n->dim, x, weight(c, n->weight),
-                      weight(c, n->bias), l->norm_eps, y, stats + c->tokens,
+    c->ops->layernorm(c->stream, c->tokens, n->dim, x, pen_part_weight(c, n->weight),
+                      pen_part_weight(c, n->bias), l->norm_eps, y, stats + c->tokens,
                       stats);
     return;
   }
   struct pen_heads shape = {c->tokens, n->heads, n->dim};
-  c->ops->rmsnorm(c->stream, &shape, x, ldx, weight(c, n->weight),
+  c->ops->rmsnorm(c->stream, &shape, x, ldx, pen_part_weight(c, n->weight),
                   l->norm_w_plus, l->norm_eps, y, ldy, stats);
 }
 
@@ -115,14 +133,14 @@ void pen_part_norm_backward(const struct pen_layer_call *c,
   float *dw = grad + c->role_offset[n->weight];
   if (n->bias != PEN_N_ROLES) {
     c->ops->layernorm_backward(c->stream, c->tokens, n->dim, g->dy, g->dy_elem,
-                               x, weight(c, n->weight), stats + c->tokens,
+                               x, pen_part_weight(c, n->weight), stats + c->tokens,
                                stats, g->dx, g->accumulate, dw,
                                grad + c->role_offset[n->bias], partials);
     return;
   }
   struct pen_heads shape = {c->tokens, n->heads, n->dim};
   c->ops->rmsnorm_backward(c->stream, &shape, g->dy, g->lddy, g->dy_elem, x,
-                           ldx, weight(c, n->weight), c->layer->norm_w_plus,
+                           ldx, pen_part_weight(c, n->weight), c->layer->norm_w_plus,
                            stats, g->dx, g->lddx, g->accumulate, dw, partials);
 }
 

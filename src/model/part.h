@@ -13,6 +13,10 @@ void *pen_part_work(const struct pen_layer_call *c, int i);
 void *pen_part_column(const struct pen_layer_call *c, const void *x,
                       size_t col);
 
+/* The tensor of this role in the block. */
+const void *pen_part_weight(const struct pen_layer_call *c,
+                            enum pen_param_role role);
+
 /* y [T, out] = x [T, in] W^T + b */
 void pen_part_linear(const struct pen_layer_call *c,
                      const struct pen_linear *l, const void *x, void *y);
@@ -23,6 +27,13 @@ void pen_part_linear_backward(const struct pen_layer_call *c,
                               const struct pen_linear *l, const void *dy,
                               const void *x, void *dx, enum pen_elem dx_elem,
                               float *grad);
+/* Its two halves: dW and db alone; dx alone. */
+void pen_part_linear_weights(const struct pen_layer_call *c,
+                             const struct pen_linear *l, const void *dy,
+                             const void *x, float *grad);
+void pen_part_linear_input(const struct pen_layer_call *c,
+                           const struct pen_linear *l, const void *dy, void *dx,
+                           enum pen_elem dx_elem);
 
 /* y = norm(x); rows of ldx and ldy elements (a layer norm's have no gaps).
  * stats: fp32 [T, heads], twice that for a layer norm. */

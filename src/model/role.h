@@ -30,6 +30,7 @@ enum pen_param_role {
                     too, where UP is absent */
   PEN_ROLE_UP,   /* [F, D] */
   PEN_ROLE_DOWN, /* [D, F] */
+  PEN_ROLE_ROUTER, /* [experts, D]: which of them a token goes to */
   PEN_ROLE_FINAL_NORM,      /* [D] */
   PEN_ROLE_FINAL_NORM_BIAS, /* [D] */
   PEN_ROLE_POSITIONS,       /* [positions, D], added to the embedding */

@@ -167,16 +167,20 @@ static void fill_workload(struct pen_model *m)
     m->params->blocks[i].saved_bytes =
         i >= w->head_begin && i < w->head_end
             ? pen_head_saved_bytes(m->params->infos[i].rows_valid, tokens)
-        : m->params->infos[i].kind == PEN_BLOCK_LAYER ? m->layer.saved_bytes
-                                                      : 0;
+        : i < w->head_begin ? m->layers[m->params->infos[i].kind].saved_bytes
+                            : 0;
   w->weight_elem_bytes = pen_elem_bytes(o->elem);
   w->state = o->state;
   w->n_micros_max = o->max_micros;
   w->act_bytes = tokens * hidden * pen_elem_bytes(o->elem);
   w->dhead_bytes = tokens * hidden * sizeof(float);
   w->stats_bytes = tokens * PEN_XENT_ROWS * sizeof(float);
-  w->work_bytes = max_size(m->layer.work_bytes,
-                           pen_head_work_bytes(o->elem, hidden, tokens));
+  w->work_bytes = pen_head_work_bytes(o->elem, hidden, tokens);
+  for (size_t kind = 0; kind < PEN_N_BLOCK_KINDS; kind++)
+    w->work_bytes = max_size(w->work_bytes, m->layers[kind].work_bytes);
+  w->mix_bytes = m->mixture.mix_bytes;
+  w->routes_bytes = m->mixture.routes_bytes;
+  w->balance_bytes = m->mixture.balance_bytes;
   w->logits_bytes = o->max_logit_rows * config->vocab_size * sizeof(float);
 }
 
@@ -234,7 +238,9 @@ static int make(struct pen_model *m, struct pen_pool *pool,
   m->stream.device = o->device;
   m->host_ops = pen_ops_host(o->isa, o->elem);
   m->ops = o->ops ? o->ops : m->host_ops;
-  pen_layer_init(&m->layer, m->params, o->elem, o->max_tokens);
+  for (size_t kind = 0; kind < PEN_N_BLOCK_KINDS; kind++)
+    pen_layer_init(&m->layers[kind], m->params, kind, o->elem, o->max_tokens);
+  pen_mixture_init(&m->mixture, m->params, o->elem, o->max_tokens);
   fill_workload(m);
   pen_compute_init(m);
   return 0;
@@ -393,8 +399,11 @@ int pen_model_set_micro(struct pen_model *model, size_t micro,
   b->cached = batch->cached;
   b->cache_first = batch->positions[0];
   memcpy(b->ids, batch->ids, n * sizeof *b->ids);
-  for (size_t t = 0; t < n; t++)
+  b->n_targets = 0;
+  for (size_t t = 0; t < n; t++) {
     b->targets[t] = batch->targets ? batch->targets[t] : -1;
+    b->n_targets += b->targets[t] >= 0;
+  }
   for (size_t i = 0; i < batch->n_docs; i++)
     set_document(model, b, batch, i);
   return 0;

@@ -124,7 +124,53 @@ struct pass {
   float *stats;
   void *work;
   struct pen_inputs in;
+  void **routes; /* [n_blocks]; of blocks with experts */
+  uint32_t **counts;
+  void *mix, *balance;
 };
+
+/* ---- blocks with experts: only those that tokens go to ---- */
+
+static void forward_experts(struct driver *d, size_t micro, struct pass *p,
+                            size_t b, const void *x, void *y)
+{
+  const struct pen_compute *c = d->compute;
+  const struct pen_block *block = &d->workload->blocks[b];
+  size_t n = pen_block_n_experts(block);
+  p->routes[b] = buffer(d->workload->routes_bytes);
+  p->counts[b] = buffer(n * sizeof **p->counts);
+  memset(p->mix, 0xff, d->workload->mix_bytes);
+  test_ok(c->route(c->ctx, b, micro, &p->in, d->weights[b], x, p->routes[b],
+                   p->counts[b], p->mix, p->work, p->balance));
+  for (size_t e = 0; e < n; e++)
+    if (p->counts[b][e])
+      test_ok(c->expert(c->ctx, block->experts_begin + e, micro, p->counts[b],
+                        d->weights[block->experts_begin + e], p->routes[b],
+                        p->mix, p->work));
+  test_ok(c->join(c->ctx, b, micro, x, p->mix, y));
+}
+
+static void backward_experts(struct driver *d, size_t micro, struct pass *p,
+                             size_t b, const void *x, void *grad)
+{
+  const struct pen_compute *c = d->compute;
+  const struct pen_block *block = &d->workload->blocks[b];
+  memset(p->mix, 0xff, d->workload->mix_bytes);
+  test_ok(c->join_backward(c->ctx, b, micro, &p->in, d->weights[b], x, p->mix,
+                           p->work));
+  for (size_t e = 0; e < pen_block_n_experts(block); e++) {
+    size_t expert = block->experts_begin + e;
+    memset(p->work, 0xff, d->workload->work_bytes);
+    if (p->counts[b][e])
+      test_ok(c->expert_backward(c->ctx, expert, micro, p->counts[b],
+                                 d->weights[expert], p->routes[b], grad,
+                                 p->mix, d->grads[expert], p->work));
+  }
+  memset(p->work, 0xff, d->workload->work_bytes);
+  test_ok(c->route_backward(c->ctx, b, micro, &p->in, d->weights[b], x,
+                            p->routes[b], p->mix, grad, d->grads[b], p->work,
+                            p->balance));
+}
 
 static double forward(struct driver *d, size_t micro, struct pass *p)
 {
@@ -139,6 +185,10 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
       p->saved[b] = buffer(w->blocks[b].saved_bytes);
   p->stats = buffer(w->stats_bytes);
   p->work = buffer(w->work_bytes);
+  p->routes = calloc(w->n_blocks, sizeof *p->routes);
+  p->counts = calloc(w->n_blocks, sizeof *p->counts);
+  p->mix = buffer(w->mix_bytes);
+  p->balance = w->balance_bytes ? buffer(w->balance_bytes) : NULL;
   void *inputs = buffer(w->inputs_bytes);
   test_ok(c->put_inputs(c->ctx, micro, inputs));
   p->in = (struct pen_inputs){w->tables, inputs};
@@ -148,6 +198,10 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   for (size_t i = 0; i < n; i++) {
     size_t b = w->body_begin + i;
     p->acts[i + 1] = buffer(w->act_bytes);
+    if (pen_block_n_experts(&w->blocks[b])) {
+      forward_experts(d, micro, p, b, p->acts[i], p->acts[i + 1]);
+      continue;
+    }
     test_ok(c->forward(c->ctx, b, micro, &p->in, d->weights[b], p->acts[i],
                        p->acts[i + 1], p->saved[b], p->work));
   }
@@ -159,7 +213,7 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
       test_ok(c->head_logits(c->ctx, b, micro, &p->in, d->weights[b],
                              p->acts[n], d->logits, p->work));
   }
-  test_ok(c->head_loss(c->ctx, micro, &p->in, p->stats, &loss));
+  test_ok(c->head_loss(c->ctx, micro, &p->in, p->stats, p->balance, &loss));
   return loss;
 }
 
@@ -178,6 +232,10 @@ static void backward(struct driver *d, size_t micro, struct pass *p)
   for (size_t i = n; i-- > 0;) {
     size_t b = w->body_begin + i;
     memset(p->work, 0xff, w->work_bytes);
+    if (pen_block_n_experts(&w->blocks[b])) {
+      backward_experts(d, micro, p, b, p->acts[i], grad);
+      continue;
+    }
     test_ok(c->backward(c->ctx, b, micro, &p->in, d->weights[b],
                         p->acts[i], p->saved[b], grad, d->grads[b], p->work));
   }
@@ -192,8 +250,15 @@ static void pass_free(struct driver *d, struct pass *p)
   size_t n = d->workload->body_end - d->workload->body_begin;
   for (size_t i = 0; i <= n; i++)
     free(p->acts[i]);
-  for (size_t b = 0; b < d->workload->n_blocks; b++)
+  for (size_t b = 0; b < d->workload->n_blocks; b++) {
     free(p->saved[b]);
+    free(p->routes[b]);
+    free(p->counts[b]);
+  }
+  free(p->routes);
+  free(p->counts);
+  free(p->mix);
+  free(p->balance);
   free(p->acts);
   free(p->saved);
   free(p->stats);

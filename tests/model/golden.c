@@ -9,7 +9,8 @@ const char *const golden_models[] = {
     "llama-bias",     "mistral",          "mistral-window",
     "qwen2",          "qwen3",            "gpt2",
     "gpt2-gelu",      "olmo2",            "phi3",
-    "gemma2",         NULL};
+    "gemma2",         "mixtral",          "qwen3-moe",
+    "qwen3-moe-step", NULL};
 
 size_t golden_read(const struct golden *g, const char *name, void *out,
                    size_t max_bytes)

@@ -117,14 +117,21 @@ static void test_fp32_libraries(void **state)
 /* bf16 keeps 8 bits, so each of some ten roundings per layer, and that of every
  * weight, is off by up to 2^-8 of it; on these random models, whose logits span
  * 30, two layers of that move an element by up to 0.066 of its tensor's largest
- * in PyTorch's bf16.  Twice that, for another order of roundings. */
+ * in PyTorch's bf16.  Twice that, for another order of roundings.  An expert's
+ * gradients are sums over the few tokens that go to it, whose errors average out
+ * less: by up to 0.106 there. */
 #define TOLERANCE_BF16 0.13
+#define TOLERANCE_BF16_EXPERTS 0.21
 
 static void test_bf16(void **state)
 {
   struct driver_options o = golden_options(PEN_ELEM_BF16);
-  for (size_t i = 0; golden_models[i]; i++)
-    check_model(golden_models[i], &o, TOLERANCE_BF16);
+  for (size_t i = 0; golden_models[i]; i++) {
+    bool experts = strstr(golden_models[i], "mixtral") ||
+                   strstr(golden_models[i], "moe");
+    check_model(golden_models[i], &o,
+                experts ? TOLERANCE_BF16_EXPERTS : TOLERANCE_BF16);
+  }
 }
 
 int main(void)

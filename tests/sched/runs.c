@@ -76,10 +76,10 @@ static void divide(struct runs *t, size_t threads, size_t nodes)
   test_ok(pen_division_make(&t->topology, &wish, &t->division));
 }
 
-void runs_init(struct runs *t, const struct pen_placement *p, bool tied,
+void runs_init(struct runs *t, const struct pen_placement *p, enum toy_kind kind,
                size_t threads, size_t nodes, const struct runs_on *on)
 {
-  toy_init(&t->toy, tied, 4);
+  toy_init(&t->toy, kind, 4);
   t->threads = threads;
   t->poison_step = -1;
   test_ok(pen_layout_init(&t->layout, &t->toy.workload, p));
@@ -197,12 +197,12 @@ void runs_outcome_free(struct runs_outcome *o)
 }
 
 /* One whole little training; state in the order of elements. */
-struct runs_outcome *runs_outcome(const struct pen_placement *p, bool tied,
+struct runs_outcome *runs_outcome(const struct pen_placement *p, enum toy_kind kind,
                                   size_t threads, size_t nodes,
                                   int poison_step, const struct runs_on *on)
 {
   struct runs t = {.dir = test_tmp("store")};
-  runs_init(&t, p, tied, threads, nodes, on);
+  runs_init(&t, p, kind, threads, nodes, on);
   t.poison_step = poison_step;
   train(&t);
   memcpy(t.outcome->logits, pen_run_logits(t.run), 3 * 16 * 3 * sizeof(float));

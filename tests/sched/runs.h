@@ -43,12 +43,12 @@ struct runs {
 
 /* A run that is loaded and can step, on a machine taken to have as many nodes;
  * fails through cmocka. */
-void runs_init(struct runs *t, const struct pen_placement *p, bool tied,
+void runs_init(struct runs *t, const struct pen_placement *p, enum toy_kind kind,
                size_t threads, size_t nodes, const struct runs_on *on);
 void runs_done(struct runs *t);
 
 /* A whole training; the caller frees the outcome. */
-struct runs_outcome *runs_outcome(const struct pen_placement *p, bool tied,
+struct runs_outcome *runs_outcome(const struct pen_placement *p, enum toy_kind kind,
                                   size_t threads, size_t nodes,
                                   int poison_step, const struct runs_on *on);
 void runs_outcome_free(struct runs_outcome *o);

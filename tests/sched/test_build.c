@@ -18,9 +18,9 @@ struct bench {
 };
 
 static void bench_init(struct bench *b, const struct pen_placement *p,
-                       bool tied, size_t micros)
+                       enum toy_kind kind, size_t micros)
 {
-  toy_init(&b->toy, tied, micros);
+  toy_init(&b->toy, kind, micros);
   test_ok(pen_layout_init(&b->layout, &b->toy.workload, p));
   test_ok(pen_carry_init(&b->carry, &b->layout));
   test_ok(pen_carry_init(&b->before, &b->layout));
@@ -62,7 +62,7 @@ static void test_every_placement_is_proven(void **state)
     struct pen_placement p = places_random(seed, n);
     struct bench b;
     size_t micros = 1 + n % TOY_MICROS_MAX;
-    bench_init(&b, &p, n % 2, micros);
+    bench_init(&b, &p, n % TOY_KINDS, micros);
     for (uint64_t step = 0; step < 12; step++) {
       struct pen_shape shape = random_shape(seed ^ n, step, micros);
       pen_carry_copy(&b.before, &b.carry);
@@ -96,8 +96,8 @@ static void test_build_is_pure(void **state)
   for (uint64_t n = 0; n < 10; n++) {
     struct pen_placement p = places_random(seed, n);
     struct bench a, b;
-    bench_init(&a, &p, n % 2, 3);
-    bench_init(&b, &p, n % 2, 3);
+    bench_init(&a, &p, n % TOY_KINDS, 3);
+    bench_init(&b, &p, n % TOY_KINDS, 3);
     struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false};
     for (int step = 0; step < 3; step++) {
       test_ok(pen_schedule_build(&a.toy.workload, &a.layout, &shape, true,
@@ -124,7 +124,7 @@ static void test_planned_room_is_enough(void **state)
   for (uint64_t n = 0; n < 40; n++) {
     struct pen_placement p = places_random(seed, n);
     struct bench b;
-    bench_init(&b, &p, n % 2, 4);
+    bench_init(&b, &p, n % TOY_KINDS, 4);
     struct pen_run_plan plan;
     test_ok(pen_run_plan(&b.toy.workload, &b.layout, true, &plan));
     struct pen_schedule fixed;

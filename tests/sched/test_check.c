@@ -15,14 +15,14 @@ struct scene {
 
 /* A training step with a pending update, everything that can be on NVMe there,
  * two micro-batches in one group. */
-static void scene_init(struct scene *s)
+static void scene_init_of(struct scene *s, enum toy_kind kind)
 {
   struct pen_placement p = places_plain();
   p.unified = false;
   p.weights_host_bytes = p.state_host_bytes = p.gradients_host_bytes = 0;
   p.activations_host_bytes = 0;
   p.group_size = 2;
-  toy_init(&s->toy, true, 2);
+  toy_init(&s->toy, kind, 2);
   test_ok(pen_layout_init(&s->layout, &s->toy.workload, &p));
   test_ok(pen_carry_init(&s->carry, &s->layout));
   test_ok(pen_carry_init(&s->before, &s->layout));
@@ -36,6 +36,11 @@ static void scene_init(struct scene *s)
                                &s->carry, &s->schedule));
   }
   test_ok(pen_check_schedule(&s->check, &s->layout, &s->schedule, &s->before));
+}
+
+static void scene_init(struct scene *s)
+{
+  scene_init_of(s, TOY_TIED);
 }
 
 static void scene_done(struct scene *s)
@@ -69,11 +74,10 @@ static struct pen_access *access_of(struct scene *s, const struct pen_task *t,
 
 /* Takes out each wait in turn: the proof must fail, unless what the task still
  * waits for implies it. */
-static void test_missing_dependency(void **state)
+static void without_each_wait(enum toy_kind kind)
 {
-  (void)state;
   struct scene s;
-  scene_init(&s);
+  scene_init_of(&s, kind);
   size_t found = 0, implied = 0;
   for (size_t i = 0; i < s.schedule.n_tasks; i++)
     for (int lane = 0; lane < PEN_LANES; lane++) {
@@ -95,6 +99,13 @@ static void test_missing_dependency(void **state)
   print_message("# %zu waits needed, %zu implied by others\n", found, implied);
   assert_true(found > 100);
   scene_done(&s);
+}
+
+static void test_missing_dependency(void **state)
+{
+  (void)state;
+  without_each_wait(TOY_TIED);
+  without_each_wait(TOY_EXPERTS);
 }
 
 static void test_missing_dependency_is_named(void **state)
@@ -186,6 +197,83 @@ static void test_guard_without_its_other_half(void **state)
 
 /* What a later design adds, shadow tiles redone with another factor, is in the
  * guards' language already: REDO is examined as soon as a task carries it. */
+/* ---- what is routed is known only while the step runs ---- */
+
+/* The nth task of this kind behind the guard ROUTED. */
+static struct pen_task *find_routed(struct scene *s, enum pen_task_kind kind,
+                                    int nth)
+{
+  for (size_t i = 0; i < s->schedule.n_tasks; i++)
+    if (s->schedule.tasks[i].kind == kind &&
+        s->schedule.tasks[i].guard == PEN_GUARD_ROUTED && nth-- == 0)
+      return &s->schedule.tasks[i];
+  fail_msg("no such task");
+  return NULL;
+}
+
+/* An expert that works whoever is routed to it, while its fetch does not. */
+static void test_routed_fetch_of_unrouted_work(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init_of(&s, TOY_EXPERTS);
+  find_routed(&s, PEN_TASK_EXPERT, 0)->guard = PEN_GUARD_ALWAYS;
+  test_fails(check(&s), PEN_ESCHEDULE, "reads what nothing filled");
+  scene_done(&s);
+}
+
+/* A fetch that depends on another expert's, or on the same one's in another
+ * group. */
+static void test_routed_by_another(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init_of(&s, TOY_EXPERTS);
+  struct pen_task *fetch = find_routed(&s, PEN_TASK_COPY, 0);
+  fetch->block++;
+  test_fails(check(&s), PEN_ESCHEDULE, "reads what nothing filled");
+  fetch->block--;
+  fetch->group++;
+  test_fails(check(&s), PEN_ESCHEDULE, "reads what nothing filled");
+  fetch->group--;
+  test_ok(check(&s));
+  scene_done(&s);
+}
+
+static void test_guard_is_known_before_it_is_asked(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init_of(&s, TOY_EXPERTS);
+  struct pen_task *fetch = find_routed(&s, PEN_TASK_COPY, 0);
+  uint32_t kept = fetch->wait[PEN_LANE_DOWNLOAD];
+  assert_true(kept > 0);
+  fetch->wait[PEN_LANE_DOWNLOAD] = 0;
+  test_fails(check(&s), PEN_ESCHEDULE, "reads before the fill");
+  fetch->wait[PEN_LANE_DOWNLOAD] = kept;
+  fetch->n_accesses--;
+  test_fails(check(&s), PEN_ESCHEDULE, "its guard looks at");
+  scene_done(&s);
+}
+
+/* What all experts add to is there for the join, routed to or not; and what
+ * nothing filled is not made whole by a change that may be left out. */
+static void test_routed_change_fills_nothing(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init_of(&s, TOY_EXPERTS);
+  struct pen_task *zero = NULL, *backward = find_routed(&s, PEN_TASK_EXPERT_BACKWARD, 0);
+  for (size_t i = 0; i < s.schedule.n_tasks && !zero; i++)
+    if (s.schedule.tasks[i].kind == PEN_TASK_ZERO &&
+        s.schedule.tasks[i].block == backward->block)
+      zero = &s.schedule.tasks[i];
+  assert_non_null(zero);
+  zero->guard = PEN_GUARD_REDO;
+  test_fails(check(&s), PEN_ESCHEDULE, "reads what nothing filled");
+  scene_done(&s);
+}
+
 static void test_redo_is_examined(void **state)
 {
   (void)state;
@@ -256,6 +344,10 @@ int main(void)
       cmocka_unit_test(test_wrong_carry),
       cmocka_unit_test(test_carry_of_another_step),
       cmocka_unit_test(test_guard_without_its_other_half),
+      cmocka_unit_test(test_routed_fetch_of_unrouted_work),
+      cmocka_unit_test(test_routed_by_another),
+      cmocka_unit_test(test_guard_is_known_before_it_is_asked),
+      cmocka_unit_test(test_routed_change_fills_nothing),
       cmocka_unit_test(test_redo_is_examined),
       cmocka_unit_test(test_part_never_filled),
       cmocka_unit_test(test_two_fill_the_same_bytes),

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#define TOKENS 16
-#define WIDTH 64
-#define ACT (TOKENS * WIDTH)
+#define TOKENS TOY_TOKENS
+#define ACT TOY_ACT
+#define WIDTH (ACT / TOKENS)
 #define ROWS_PER_BLOCK 16
 
 float toy_initial(size_t block, size_t elem)
@@ -155,11 +155,13 @@ static int head_forward(void *ctx, size_t block, size_t micro,
 }
 
 static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
-                     const float *stats, double *ret_loss)
+                     const float *stats, const void *balance, double *ret_loss)
 {
   double loss = 0;
   (void)ctx;
   (void)micro;
+  for (size_t i = 0; balance && i < 4; i++)
+    loss += (double)((const float *)balance)[i];
   for (size_t t = 0; t < TOKENS; t++)
     loss += fabs((double)stats[t]) + told(in, t);
   *ret_loss = loss;
@@ -231,10 +233,31 @@ static int finish(void *ctx, size_t block, const float *grad,
   return 0;
 }
 
-void toy_init(struct toy *toy, bool tied, size_t n_micros_max)
+static void set_compute(struct toy *toy)
 {
+  toy->compute = (struct pen_compute){
+      .ctx = toy,
+      .gather = gather,
+      .put_inputs = put_inputs,
+      .forward = forward,
+      .backward = backward,
+      .head_begin = head_begin,
+      .head_forward = head_forward,
+      .head_loss = head_loss,
+      .head_backward = head_backward,
+      .head_end = head_end,
+      .head_logits = head_logits,
+      .scatter = scatter,
+      .finish = finish,
+      .finish_rows = finish};
+}
+
+void toy_init(struct toy *toy, enum toy_kind kind, size_t n_micros_max)
+{
+  bool tied = kind == TOY_TIED || kind == TOY_TIED_EXPERTS;
   static const char *const names[TOY_BLOCKS_MAX] = {
-      "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10", "b11"};
+      "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10", "b11",
+      "b12", "b13", "b14", "b15"};
   static const size_t bodies[] = {ACT, 2 * PEN_NORM_CHUNK_ELEMS + 192, 64,
                                   PEN_NORM_CHUNK_ELEMS};
   *toy = (struct toy){.seed = 1, .poisoned_block = SIZE_MAX};
@@ -253,7 +276,11 @@ void toy_init(struct toy *toy, bool tied, size_t n_micros_max)
     toy->blocks[b].elems = row_elems;
     toy->blocks[b].saved_bytes = TOKENS * sizeof(float);
   }
-  w->head_end = w->n_blocks = b;
+  w->head_end = b;
+  set_compute(toy);
+  if (kind >= TOY_EXPERTS)
+    b = toy_add_experts(toy, b);
+  w->n_blocks = b;
   if (tied) {
     w->rows_begin = w->head_begin;
     w->rows_end = w->head_end;
@@ -280,19 +307,4 @@ void toy_init(struct toy *toy, bool tied, size_t n_micros_max)
   w->tables = toy->tables;
   w->tables_bytes = sizeof toy->tables;
   w->logits_bytes = n_micros_max * TOKENS * 3 * sizeof(float);
-  toy->compute = (struct pen_compute){
-      .ctx = toy,
-      .gather = gather,
-      .put_inputs = put_inputs,
-      .forward = forward,
-      .backward = backward,
-      .head_begin = head_begin,
-      .head_forward = head_forward,
-      .head_loss = head_loss,
-      .head_backward = head_backward,
-      .head_end = head_end,
-      .head_logits = head_logits,
-      .scatter = scatter,
-      .finish = finish,
-      .finish_rows = finish};
 }

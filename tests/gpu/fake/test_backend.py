@@ -93,6 +93,13 @@ def bf16_as_on_the_host_and_the_same_everywhere(folder):
 
 
 @test
+def experts_as_on_the_host_and_the_same_everywhere(folder):
+    """What is routed is known only once the device has said so."""
+    numbers(folder, "fp32", 2e-6, model_type="mixtral", num_local_experts=5, output_router_logits=True,
+            router_aux_loss_coef=0.1)
+
+
+@test
 def resumed_as_straight_and_only_there(folder):
     a_job = job(folder)
     a_job.train(f"{folder}/straight", *CUDA, "--save-steps", "2", env=fake())

@@ -65,13 +65,13 @@ static void test_the_same_bits(void **state)
   struct pen_placement plain = places_plain();
   char text[128];
   (void)state;
-  for (int tied = 0; tied < 2; tied++) {
-    struct runs_outcome *want = runs_outcome(&plain, tied, 1, 1, -1, NULL);
-    for (uint64_t n = 0; n < (TEST_SANITIZED ? 2 : 4); n++) {
+  for (enum toy_kind kind = TOY_UNTIED; kind < TOY_KINDS; kind++) {
+    struct runs_outcome *want = runs_outcome(&plain, kind, 1, 1, -1, NULL);
+    for (uint64_t n = 0; n < (TEST_SANITIZED || kind >= TOY_EXPERTS ? 2 : 4); n++) {
       struct pen_placement p = place(n);
       fake_settings()->jitter = n + 1;
       uint64_t before = fake_counts()->allocations;
-      struct runs_outcome *got = runs_outcome(&p, tied, 2, 1, -1, &on);
+      struct runs_outcome *got = runs_outcome(&p, kind, 2, 1, -1, &on);
       assert_int_equal(fake_counts()->allocations, before + 1); /* the arena */
       if (!runs_same(got, want, text, sizeof text))
         fail_msg("placement %d on the device: %s", (int)n, text);

@@ -20,6 +20,10 @@ struct call {
   const float *stats, *sum, *extra;
   float *stats_out, *dx, *grad;
   double *loss;
+  void *routes_out, *mix_out, *balance_out;
+  uint32_t *counts_out;
+  const void *routes, *mix, *balance;
+  const uint32_t *counts;
   struct pen_finish_result finish;
 };
 
@@ -72,6 +76,101 @@ static int backward(void *ctx, size_t block, size_t micro,
              make_backward);
 }
 
+static void make_route(const struct call *c)
+{
+  inner.route(inner.ctx, c->block, c->micro, &c->in, c->w, c->x, c->routes_out,
+              c->counts_out, c->mix_out, c->work, c->balance_out);
+}
+
+static int route(void *ctx, size_t block, size_t micro,
+                 const struct pen_inputs *in, const void *w, const void *x,
+                 void *routes, uint32_t *counts, void *mix, void *work,
+                 void *balance)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .routes_out = routes, .counts_out = counts,
+                           .mix_out = mix, .work = work,
+                           .balance_out = balance},
+             make_route);
+}
+
+static void make_expert(const struct call *c)
+{
+  inner.expert(inner.ctx, c->block, c->micro, c->counts, c->w, c->routes,
+               c->mix_out, c->work);
+}
+
+static int expert(void *ctx, size_t block, size_t micro, const uint32_t *counts,
+                  const void *w, const void *routes, void *mix, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .counts = counts,
+                           .w = w, .routes = routes, .mix_out = mix,
+                           .work = work},
+             make_expert);
+}
+
+static void make_join(const struct call *c)
+{
+  inner.join(inner.ctx, c->block, c->micro, c->x, c->mix, c->y);
+}
+
+static int join(void *ctx, size_t block, size_t micro, const void *x,
+                const void *mix, void *y)
+{
+  return put((struct call){.block = block, .micro = micro, .x = x, .mix = mix,
+                           .y = y},
+             make_join);
+}
+
+static void make_join_backward(const struct call *c)
+{
+  inner.join_backward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x,
+                      c->mix_out, c->work);
+}
+
+static int join_backward(void *ctx, size_t block, size_t micro,
+                         const struct pen_inputs *in, const void *w,
+                         const void *x, void *mix, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .mix_out = mix, .work = work},
+             make_join_backward);
+}
+
+static void make_expert_backward(const struct call *c)
+{
+  inner.expert_backward(inner.ctx, c->block, c->micro, c->counts, c->w,
+                        c->routes, c->x, c->mix_out, c->grad, c->work);
+}
+
+static int expert_backward(void *ctx, size_t block, size_t micro,
+                           const uint32_t *counts, const void *w,
+                           const void *routes, const void *d, void *mix,
+                           float *grad, void *work)
+{
+  return put((struct call){.block = block, .micro = micro, .counts = counts,
+                           .w = w, .routes = routes, .x = d, .mix_out = mix,
+                           .grad = grad, .work = work},
+             make_expert_backward);
+}
+
+static void make_route_backward(const struct call *c)
+{
+  inner.route_backward(inner.ctx, c->block, c->micro, &c->in, c->w, c->x,
+                       c->routes, c->mix_out, c->d, c->grad, c->work, c->balance);
+}
+
+static int route_backward(void *ctx, size_t block, size_t micro,
+                          const struct pen_inputs *in, const void *w,
+                          const void *x, const void *routes, void *mix, void *d,
+                          float *grad, void *work, const void *balance)
+{
+  return put((struct call){.block = block, .micro = micro, .in = *in, .w = w,
+                           .x = x, .routes = routes, .mix_out = mix, .d = d,
+                           .grad = grad, .work = work, .balance = balance},
+             make_route_backward);
+}
+
 static void make_head_begin(const struct call *c)
 {
   inner.head_begin(inner.ctx, c->micro, c->stats_out);
@@ -101,14 +200,14 @@ static int head_forward(void *ctx, size_t block, size_t micro,
 
 static void make_head_loss(const struct call *c)
 {
-  inner.head_loss(inner.ctx, c->micro, &c->in, c->stats, c->loss);
+  inner.head_loss(inner.ctx, c->micro, &c->in, c->stats, c->balance, c->loss);
 }
 
 static int head_loss(void *ctx, size_t micro, const struct pen_inputs *in,
-                     const float *stats, double *ret_loss)
+                     const float *stats, const void *balance, double *ret_loss)
 {
   return put((struct call){.micro = micro, .in = *in, .stats = stats,
-                           .loss = ret_loss},
+                           .balance = balance, .loss = ret_loss},
              make_head_loss);
 }
 
@@ -179,6 +278,12 @@ void toy_queue_wrap(struct pen_compute *compute)
   inner = *compute;
   compute->forward = forward;
   compute->backward = backward;
+  compute->route = route;
+  compute->expert = expert;
+  compute->join = join;
+  compute->join_backward = join_backward;
+  compute->expert_backward = expert_backward;
+  compute->route_backward = route_backward;
   compute->head_begin = head_begin;
   compute->head_forward = head_forward;
   compute->head_loss = head_loss;

@@ -1,0 +1,48 @@
+/* build_part.h: what the builder's files share.  For offload/build*.c only. */
+#ifndef PEN_OFFLOAD_BUILD_PART_H
+#define PEN_OFFLOAD_BUILD_PART_H
+
+#include "offload/emit.h"
+
+/* Micro-batches that pass a block together. */
+struct pen_build_span {
+  size_t first, count; /* micro-batches of a group, or a part of them */
+  size_t slot;         /* of the first, among the slots of a group */
+};
+
+/* The j-th of them, within the step. */
+static inline uint32_t pen_build_micro(struct pen_build_span g, size_t j)
+{
+  return (uint32_t)(g.first + j);
+}
+
+/* One pass over a block for one micro-batch; and a task's operations. */
+double pen_build_pass_flops(const struct pen_emit *e, size_t block);
+void pen_build_flops(struct pen_emit *e, uint32_t task, double flops);
+
+/* A block's weights as the last decided update makes them: before its first
+ * use. */
+void pen_build_update(struct pen_emit *e, size_t block);
+
+/* The newest task reads a block's weights in `slot`, and has the workspace. */
+void pen_build_read_weight(struct pen_emit *e, size_t block, uint32_t slot);
+void pen_build_use_work(struct pen_emit *e);
+
+/* The newest task adds to a block's gradient. */
+void pen_build_modify_sum(struct pen_emit *e, size_t block, uint32_t sum);
+/* After a block's last micro-batch of a group: carries its sum on, or finishes
+ * it. */
+void pen_build_close_sum(struct pen_emit *e, size_t block, uint32_t sum,
+                         bool last_group);
+/* Rounds a whole gradient to what is stored, and takes its norm. */
+void pen_build_finish(struct pen_emit *e, size_t block, uint32_t sum,
+                      bool on_host);
+
+/* A body block with experts, and these (build_experts.c). */
+bool pen_build_has_experts(const struct pen_emit *e, size_t body);
+void pen_build_experts_forward(struct pen_emit *e, struct pen_build_span g,
+                               size_t body);
+void pen_build_experts_backward(struct pen_emit *e, struct pen_build_span g,
+                                size_t body, bool last_group);
+
+#endif
