@@ -25,14 +25,15 @@ PEN_INLINE w16 round_random(v16 x, w16 random)
 
 static void update(const struct pen_state_update *u, void *const *arrays)
 {
-  struct bf16 a = arrays_of(arrays);
+  const struct state16_job c = state16_job_of(u);
+  const struct bf16 a = arrays_of(arrays);
   uint16_t *half = u->weight;
   for (size_t i = 0; i < u->part.n; i += 16) {
-    w16 low = w16_load_u16(a.low + i), random = state16_random(u, i);
+    w16 low = w16_load_u16(a.low + i), random = state16_random(&c, i);
     struct state16 s = {
         v16_from_bits(state16_join(w16_load_u16(half + i), low)),
-        v16_load_bf16(a.m + i), v16_load_bf16(a.v + i)};
-    s = state16_step(u, i, s);
+        w16_load_bf16(a.m + i), w16_load_bf16(a.v + i)};
+    s = state16_step(&c, i, s);
     w16_store_u16(half + i, state16_half(w16_bits(s.p)));
     w16_store_u16(a.low + i, w16_and1(w16_bits(s.p), 0xffff));
     w16_store_u16(a.m + i, round_random(s.m, w16_right1(random, 16)));
@@ -60,8 +61,8 @@ static void unpack(size_t n, void *const *arrays, const uint16_t *half,
   for (size_t i = 0; i < n; i += 16) {
     w16 bits = state16_join(w16_load_u16(half + i), w16_load_u16(a.low + i));
     v16_store(p + i, v16_from_bits(bits));
-    v16_store(m + i, v16_load_bf16(a.m + i));
-    v16_store(v + i, v16_load_bf16(a.v + i));
+    v16_store(m + i, w16_load_bf16(a.m + i));
+    v16_store(v + i, w16_load_bf16(a.v + i));
   }
 }
 

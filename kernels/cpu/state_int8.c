@@ -62,15 +62,13 @@ PEN_INLINE struct draw draw_of(w16 random)
                        w16_and1(random, 0xff)};
 }
 
-/* Codes of first moments are two's complement. */
+/* Codes of first moments have the sign in their highest bit. */
 PEN_INLINE v16 decode_m(w16 code, v16 scale)
 {
-  w16 sign = w16_and1(code, 0x80);
-  w16 k = w16_select(w16_less1(sign, 1), code,
-                     w16_sub(w16_set1(256), code));
-  v16 number = v16_from_words(k);
-  v16 m = v16_mul(scale, v16_mul(v16_mul(number, number), v16_set1(1 / M_UNIT)));
-  return v16_from_bits(w16_or(w16_bits(m), w16_left1(sign, 24)));
+  v16 k = v16_from_words(w16_and1(code, 0x7f));
+  v16 m = v16_mul(scale, v16_mul(v16_mul(k, k), v16_set1(1 / M_UNIT)));
+  return v16_from_bits(
+      w16_or(w16_bits(m), w16_left1(w16_and1(code, 0x80), 24)));
 }
 
 PEN_INLINE v16 decode_v(w16 code, v16 scale)
@@ -84,78 +82,53 @@ PEN_INLINE w16 decode_p(w16 half, w16 low)
   return state16_join(half, w16_left1(low, 8));
 }
 
-/* Finite: NaN is 0 here, infinity the largest number. */
-PEN_INLINE v16 bounded(v16 x)
+/* A finite number's magnitude; of what is none the largest number's. */
+PEN_INLINE w16 magnitude_of(v16 x)
 {
-  w16 bits = w16_bits(x), magnitude = w16_and1(bits, PEN_MAGNITUDE);
-  w16 number = w16_less1(magnitude, PEN_EXPONENT + 1);
-  magnitude = w16_and(w16_min1(magnitude, PEN_LARGEST), number);
-  return v16_from_bits(w16_or(magnitude, w16_and1(bits, ~PEN_MAGNITUDE)));
+  return w16_min(w16_and1(w16_bits(x), PEN_MAGNITUDE), w16_set1(PEN_LARGEST));
 }
 
-PEN_INLINE v16 magnitude(v16 x)
+/* Between code k, which stands for `here`, and the next one, which stands for
+ * `next`: the latter where x is farther than `draw` of the way. */
+PEN_INLINE w16 choose(w16 k, v16 here, v16 next, v16 x, v16 draw, uint32_t most)
 {
-  return v16_from_bits(w16_and1(w16_bits(x), PEN_MAGNITUDE));
-}
-
-PEN_INLINE v16 least(v16 a, v16 b)
-{
-  return v16_select(v16_less(a, b), a, b);
-}
-
-/* The code below x in [0, 1], and the upper one's numerals, for x `unit`. */
-struct codes {
-  v16 code, here, next; /* here <= x unit <= next, but for rounding */
-};
-
-/* The lower code, or the upper one where x has gone past `draw` of the way. */
-PEN_INLINE v16 choose(struct codes c, v16 x, v16 draw, float most)
-{
-  v16 way = v16_mul(draw, v16_sub(c.next, c.here));
-  v16 up = v16_select(v16_less(way, v16_sub(x, c.here)), v16_set1(1),
-                      v16_set1(0));
-  return least(v16_add(c.code, up), v16_set1(most));
-}
-
-PEN_INLINE v16 whole(v16 x)
-{
-  return v16_from_words(w16_from_numbers(x));
+  m16 up = v16_less(v16_mul(draw, v16_sub(next, here)), v16_sub(x, here));
+  return w16_min(w16_sub(k, w16_mask(up)), w16_set1(most)); /* less -1 */
 }
 
 /* inverse: of the scale; 0 where it is 0. */
-PEN_INLINE w16 encode_m(v16 m, float inverse, v16 draw)
+PEN_INLINE w16 encode_m(v16 m, v16 inverse, v16 draw)
 {
-  v16 x = least(v16_mul(magnitude(m), v16_set1(inverse)), v16_set1(1));
-  struct codes c = {.code = whole(v16_mul(v16_sqrt(x), v16_set1(M_MOST)))};
-  v16 next = v16_add(c.code, v16_set1(1));
-  c.here = v16_mul(c.code, c.code);
-  c.next = v16_mul(next, next);
-  w16 k = w16_from_numbers(
-      choose(c, v16_mul(x, v16_set1(M_UNIT)), draw, M_MOST));
-  w16 negative = w16_sub(w16_set1(0), w16_right1(w16_bits(m), 31));
-  return w16_and1(w16_sub(w16_xor(k, negative), negative), 0xff);
+  v16 x = v16_mul(v16_from_bits(w16_and1(w16_bits(m), PEN_MAGNITUDE)), inverse);
+  w16 k = w16_from_numbers(v16_mul(v16_sqrt(x), v16_set1(M_MOST)));
+  v16 here = v16_from_words(k), next = v16_add(here, v16_set1(1));
+  k = choose(k, v16_mul(here, here), v16_mul(next, next),
+             v16_mul(x, v16_set1(M_UNIT)), draw, (uint32_t)M_MOST);
+  return w16_or(k, w16_and1(w16_right1(w16_bits(m), 24), 0x80));
 }
 
-PEN_INLINE w16 encode_v(v16 v, float inverse, v16 draw)
+PEN_INLINE w16 encode_v(v16 v, v16 inverse, v16 draw)
 {
-  v16 x = least(v16_mul(v, v16_set1(inverse)), v16_set1(1));
-  struct codes c = {
-      .code = whole(v16_mul(v16_sqrt(v16_sqrt(x)), v16_set1(V_MOST)))};
-  v16 next = v16_add(c.code, v16_set1(1));
-  v16 here2 = v16_mul(c.code, c.code), next2 = v16_mul(next, next);
-  c.here = v16_mul(here2, here2);
-  c.next = v16_mul(next2, next2);
-  w16 k = w16_from_numbers(
-      choose(c, v16_mul(x, v16_set1(V_UNIT)), draw, V_MOST));
-  w16 some = w16_mask(v16_less(v16_set1(0), v));
-  w16 none = w16_less1(k, 1);
-  return w16_select(w16_and(some, none), w16_set1(inverse > 0), k);
+  v16 x = v16_mul(v, inverse);
+  w16 k =
+      w16_from_numbers(v16_mul(v16_sqrt(v16_sqrt(x)), v16_set1(V_MOST)));
+  v16 here = v16_from_words(k), next = v16_add(here, v16_set1(1));
+  here = v16_mul(here, here);
+  next = v16_mul(next, next);
+  k = choose(k, v16_mul(here, here), v16_mul(next, next),
+             v16_mul(x, v16_set1(V_UNIT)), draw, (uint32_t)V_MOST);
+  w16 some = w16_and(w16_mask(v16_less(v16_set1(0), v)),
+                     w16_mask(v16_less(v16_set1(0), inverse)));
+  return w16_max(k, w16_and1(some, 1));
 }
 
-/* 0 for a group that is stored as zeros. */
-PEN_INLINE float scale_of(v16 most, float at_least)
+/* 0 for a group that is stored as zeros.  Numbers that are not negative are in
+ * the order of their bits. */
+PEN_INLINE float scale_of(w16 most, float at_least)
 {
-  float scale = v16_max_lane(most);
+  uint32_t bits = w16_greatest(most);
+  float scale;
+  __builtin_memcpy(&scale, &bits, sizeof scale);
   return scale < at_least ? 0 : scale;
 }
 
@@ -173,73 +146,82 @@ PEN_INLINE void load(const struct int8 *a, const uint16_t *half, size_t at,
   }
 }
 
-/* The scales of a group, its moments made finite. */
-PEN_INLINE void find_scales(struct group *g, float *m_scale, float *v_scale)
+/* The scales of a group, and their inverses; its moments made finite. */
+struct scales {
+  float m, v;
+  v16 m_inverse, v_inverse;
+};
+
+PEN_INLINE v16 inverse_of(float scale)
 {
-  v16 m_most = v16_set1(0), v_most = v16_set1(0);
+  return v16_set1(scale > 0 ? 1 / scale : 0);
+}
+
+PEN_INLINE struct scales find_scales(struct group *g)
+{
+  w16 m_most = w16_set1(0), v_most = w16_set1(0);
   for (int j = 0; j < VECTORS; j++) {
-    g->s[j].m = bounded(g->s[j].m);
-    g->s[j].v = magnitude(bounded(g->s[j].v));
-    m_most = v16_max(magnitude(g->s[j].m), m_most);
-    v_most = v16_max(g->s[j].v, v_most);
+    w16 m = magnitude_of(g->s[j].m), v = magnitude_of(g->s[j].v);
+    w16 sign = w16_and1(w16_bits(g->s[j].m), ~PEN_MAGNITUDE);
+    g->s[j].m = v16_from_bits(w16_or(m, sign));
+    g->s[j].v = v16_from_bits(v);
+    m_most = w16_max(m, m_most);
+    v_most = w16_max(v, v_most);
   }
-  *m_scale = scale_of(m_most, M_LEAST);
-  *v_scale = scale_of(v_most, V_LEAST);
+  float m = scale_of(m_most, M_LEAST), v = scale_of(v_most, V_LEAST);
+  return (struct scales){m, v, inverse_of(m), inverse_of(v)};
 }
 
 PEN_INLINE void store_vector(const struct int8 *a, uint16_t *half, size_t i,
-                             struct state16 s, float m_inverse,
-                             float v_inverse, struct draw draw)
+                             struct state16 s, const struct scales *scales,
+                             struct draw draw)
 {
   w16 p = w16_and1(state16_raise(s.p, draw.p), 0xffffff00u);
   w16_store_u16(half + i, state16_half(p));
   w16_store_u8(a->low + i, w16_and1(w16_right1(p, 8), 0xff));
-  w16_store_u8(a->m + i, encode_m(s.m, m_inverse, draw.m));
-  w16_store_u8(a->v + i, encode_v(s.v, v_inverse, draw.v));
+  w16_store_u8(a->m + i, encode_m(s.m, scales->m_inverse, draw.m));
+  w16_store_u8(a->v + i, encode_v(s.v, scales->v_inverse, draw.v));
 }
 
 static void update(const struct pen_state_update *u, void *const *arrays)
 {
-  struct int8 a = arrays_of(arrays);
-  for (size_t at = 0; at < u->part.n; at += PEN_STATE_GROUP_ELEMS) {
+  const struct state16_job c = state16_job_of(u);
+  const struct int8 a = arrays_of(arrays);
+  uint16_t *half = u->weight;
+  for (size_t at = 0, n = u->part.n; at < n; at += PEN_STATE_GROUP_ELEMS) {
     struct group g;
-    float *m_scale = &a.m_scale[at / PEN_STATE_GROUP_ELEMS];
-    float *v_scale = &a.v_scale[at / PEN_STATE_GROUP_ELEMS];
-    load(&a, u->weight, at, &g);
+    load(&a, half, at, &g);
     for (int j = 0; j < VECTORS; j++)
-      g.s[j] = state16_step(u, at + 16 * (size_t)j, g.s[j]);
-    find_scales(&g, m_scale, v_scale);
-    float m_inverse = *m_scale > 0 ? 1 / *m_scale : 0;
-    float v_inverse = *v_scale > 0 ? 1 / *v_scale : 0;
+      g.s[j] = state16_step(&c, at + 16 * (size_t)j, g.s[j]);
+    struct scales scales = find_scales(&g);
     for (int j = 0; j < VECTORS; j++) {
       size_t i = at + 16 * (size_t)j;
-      store_vector(&a, u->weight, i, g.s[j], m_inverse, v_inverse,
-                   draw_of(state16_random(u, i)));
+      store_vector(&a, half, i, g.s[j], &scales,
+                   draw_of(state16_random(&c, i)));
     }
+    a.m_scale[at / PEN_STATE_GROUP_ELEMS] = scales.m;
+    a.v_scale[at / PEN_STATE_GROUP_ELEMS] = scales.v;
   }
 }
 
 static void pack(size_t n, void *const *arrays, uint16_t *half, const float *p,
                  const float *m, const float *v)
 {
-  struct int8 a = arrays_of(arrays);
+  const struct int8 a = arrays_of(arrays);
   const struct draw nearest = {v16_set1(0.5f), v16_set1(0.5f),
                                w16_set1(0x80)};
   for (size_t at = 0; at < n; at += PEN_STATE_GROUP_ELEMS) {
     struct group g;
-    float *m_scale = &a.m_scale[at / PEN_STATE_GROUP_ELEMS];
-    float *v_scale = &a.v_scale[at / PEN_STATE_GROUP_ELEMS];
     for (int j = 0; j < VECTORS; j++) {
       size_t i = at + 16 * (size_t)j;
       g.s[j] = (struct state16){state16_one_nan(v16_load(p + i)),
                                 v16_load(m + i), v16_load(v + i)};
     }
-    find_scales(&g, m_scale, v_scale);
-    float m_inverse = *m_scale > 0 ? 1 / *m_scale : 0;
-    float v_inverse = *v_scale > 0 ? 1 / *v_scale : 0;
+    struct scales scales = find_scales(&g);
     for (int j = 0; j < VECTORS; j++)
-      store_vector(&a, half, at + 16 * (size_t)j, g.s[j], m_inverse, v_inverse,
-                   nearest);
+      store_vector(&a, half, at + 16 * (size_t)j, g.s[j], &scales, nearest);
+    a.m_scale[at / PEN_STATE_GROUP_ELEMS] = scales.m;
+    a.v_scale[at / PEN_STATE_GROUP_ELEMS] = scales.v;
   }
 }
 

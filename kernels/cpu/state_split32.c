@@ -17,14 +17,15 @@ static struct split32 arrays_of(void *const *arrays)
 
 static void update(const struct pen_state_update *u, void *const *arrays)
 {
-  struct split32 a = arrays_of(arrays);
+  const struct state16_job c = state16_job_of(u);
+  const struct split32 a = arrays_of(arrays);
   uint16_t *half = u->weight;
   for (size_t i = 0; i < u->part.n; i += 16) {
     w16 low = w16_load_u16(a.low + i);
     struct state16 s = {
         v16_from_bits(state16_join(w16_load_u16(half + i), low)),
         v16_load(a.m + i), v16_load(a.v + i)};
-    s = state16_step(u, i, s);
+    s = state16_step(&c, i, s);
     w16_store_u16(half + i, state16_half(w16_bits(s.p)));
     w16_store_u16(a.low + i, w16_and1(w16_bits(s.p), 0xffff));
     v16_store(a.m + i, s.m);

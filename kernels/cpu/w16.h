@@ -80,9 +80,37 @@ PEN_INLINE w16 w16_select(w16 mask, w16 yes, w16 no)
   return yes;
 }
 
-PEN_INLINE w16 w16_min1(w16 a, uint32_t b)
+/* The lesser and the greater, which C has no vector operator for. */
+PEN_INLINE w16 w16_min(w16 a, w16 b)
 {
-  return w16_select(w16_less1(a, b), a, w16_set1(b));
+#if PEN_NATIVE == 16
+  a.p[0] = (pen_nu)_mm512_min_epu32((__m512i)a.p[0], (__m512i)b.p[0]);
+#elif PEN_NATIVE == 8
+  PEN_EACH_PART a.p[i_] =
+      (pen_nu)_mm256_min_epu32((__m256i)a.p[i_], (__m256i)b.p[i_]);
+#else
+  PEN_EACH_PART {
+    pen_nu less = (pen_nu)(a.p[i_] < b.p[i_]);
+    a.p[i_] = (less & a.p[i_]) | (~less & b.p[i_]);
+  }
+#endif
+  return a;
+}
+
+PEN_INLINE w16 w16_max(w16 a, w16 b)
+{
+#if PEN_NATIVE == 16
+  a.p[0] = (pen_nu)_mm512_max_epu32((__m512i)a.p[0], (__m512i)b.p[0]);
+#elif PEN_NATIVE == 8
+  PEN_EACH_PART a.p[i_] =
+      (pen_nu)_mm256_max_epu32((__m256i)a.p[i_], (__m256i)b.p[i_]);
+#else
+  PEN_EACH_PART {
+    pen_nu more = (pen_nu)(a.p[i_] > b.p[i_]);
+    a.p[i_] = (more & a.p[i_]) | (~more & b.p[i_]);
+  }
+#endif
+  return a;
 }
 
 /* A comparison's lanes as words. */
@@ -108,42 +136,104 @@ PEN_INLINE w16 w16_from_numbers(v16 a)
   return r;
 }
 
+/* Compilers take halves and bytes apart in pieces, but for these instructions. */
 PEN_INLINE w16 w16_load_u16(const uint16_t *x)
 {
   w16 r;
+#if PEN_NATIVE == 16
+  r.p[0] = (pen_nu)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x));
+#elif PEN_NATIVE == 8
+  PEN_EACH_PART r.p[i_] = (pen_nu)_mm256_cvtepu16_epi32(
+      _mm_loadu_si128((const void *)(x + 8 * i_)));
+#else
   PEN_EACH_PART {
     pen_nh h;
     __builtin_memcpy(&h, x + i_ * PEN_NATIVE, sizeof h);
     r.p[i_] = __builtin_convertvector(h, pen_nu);
   }
+#endif
   return r;
 }
 
+/* bf16 numbers. */
+PEN_INLINE v16 w16_load_bf16(const uint16_t *x)
+{
+  return v16_from_bits(w16_left1(w16_load_u16(x), 16));
+}
+
+/* Words below 65,536. */
 PEN_INLINE void w16_store_u16(uint16_t *x, w16 a)
 {
+#if PEN_NATIVE == 16
+  _mm256_storeu_si256((void *)x, _mm512_cvtepi32_epi16((__m512i)a.p[0]));
+#elif PEN_NATIVE == 8
+  _mm256_storeu_si256(
+      (void *)x,
+      _mm256_permute4x64_epi64(
+          _mm256_packus_epi32((__m256i)a.p[0], (__m256i)a.p[1]), 0xd8));
+#else
   PEN_EACH_PART {
     pen_nh h = __builtin_convertvector(a.p[i_], pen_nh);
     __builtin_memcpy(x + i_ * PEN_NATIVE, &h, sizeof h);
   }
+#endif
 }
 
 PEN_INLINE w16 w16_load_u8(const uint8_t *x)
 {
   w16 r;
+#if PEN_NATIVE == 16
+  r.p[0] = (pen_nu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)x));
+#elif PEN_NATIVE == 8
+  PEN_EACH_PART r.p[i_] = (pen_nu)_mm256_cvtepu8_epi32(
+      _mm_loadl_epi64((const void *)(x + 8 * i_)));
+#else
   PEN_EACH_PART {
     pen_nb b;
     __builtin_memcpy(&b, x + i_ * PEN_NATIVE, sizeof b);
     r.p[i_] = __builtin_convertvector(b, pen_nu);
   }
+#endif
   return r;
 }
 
+/* Words below 256. */
 PEN_INLINE void w16_store_u8(uint8_t *x, w16 a)
 {
+#if PEN_NATIVE == 16
+  _mm_storeu_si128((void *)x, _mm512_cvtepi32_epi8((__m512i)a.p[0]));
+#elif PEN_NATIVE == 8
+  __m256i halves = _mm256_permute4x64_epi64(
+      _mm256_packus_epi32((__m256i)a.p[0], (__m256i)a.p[1]), 0xd8);
+  _mm_storeu_si128((void *)x,
+                   _mm_packus_epi16(_mm256_castsi256_si128(halves),
+                                    _mm256_extracti128_si256(halves, 1)));
+#else
   PEN_EACH_PART {
     pen_nb b = __builtin_convertvector(a.p[i_], pen_nb);
     __builtin_memcpy(x + i_ * PEN_NATIVE, &b, sizeof b);
   }
+#endif
+}
+
+/* The greatest word. */
+PEN_INLINE uint32_t w16_greatest(w16 a)
+{
+#if PEN_NATIVE == 16
+  return _mm512_reduce_max_epu32((__m512i)a.p[0]);
+#elif PEN_NATIVE == 8
+  __m256i both = _mm256_max_epu32((__m256i)a.p[0], (__m256i)a.p[1]);
+  __m128i x = _mm_max_epu32(_mm256_castsi256_si128(both),
+                            _mm256_extracti128_si256(both, 1));
+  x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4e));
+  x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xb1));
+  return (uint32_t)_mm_cvtsi128_si32(x);
+#else
+  uint32_t greatest = 0;
+  PEN_EACH_PART for (int l = 0; l < PEN_NATIVE; l++) greatest =
+      a.p[i_][l] > greatest ? a.p[i_][l] : greatest;
+  return greatest;
+#endif
 }
 
 #endif
