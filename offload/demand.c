@@ -77,11 +77,12 @@ static int add_flops(const struct pen_demand_options *o, double flops,
 static int add_update(const struct pen_demand_options *o, double elems,
                       struct needs *n)
 {
-  double core = o->machine->adam_core;
+  double core = o->machine->adam_core[o->state];
   if (elems <= 0)
     return 0;
   if (core <= 0)
-    return unknown("AdamW", "adam");
+    return unknown(o->state ? "AdamW, on this format of state," : "AdamW",
+                   "adam");
   n->core_s = elems / core;
   n->at_least = n->core_s / (double)least(o->update_threads, o->machine->cores);
   return 0;

@@ -29,6 +29,7 @@ _Static_assert(PEN_RESOURCE_DRIVES +
 struct pen_demand_options {
   const struct pen_machine *machine; /* borrowed */
   size_t elem_bytes; /* of weights: 2 multiplies in bf16, 4 in fp32 */
+  size_t state; /* number of its format */
   size_t threads, update_threads;
 };
 

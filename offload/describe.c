@@ -28,7 +28,7 @@ void pen_machine_desktop(struct pen_machine *ret_machine)
       .bf16_core = 120e9, .bf16_all = 16 * 120e9,
       .dram_read = 60e9, .dram_write = 60e9, .dram_update = 60e9,
       .upload = 10e9, .download = 10e9, /* copies by a core */
-      .adam_core = 1e9,
+      .adam_core = {1e9, 0.7e9, 0.5e9, 0.25e9},
       .ram_bytes = 64.0 * (1 << 30)};
 }
 

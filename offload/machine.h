@@ -14,6 +14,7 @@
 #include "io/json_write.h"
 
 #define PEN_MACHINE_DRIVES_MAX 16
+#define PEN_MACHINE_FORMATS 4
 #define PEN_MACHINE_PATH_BYTES 256
 #define PEN_MACHINE_VERSION 1
 
@@ -34,7 +35,9 @@ struct pen_machine {
   double dram_read, dram_write; /* bytes/s, all cores, one direction alone */
   double dram_update; /* bytes/s, read and written in AdamW's mix */
   double upload, download; /* bytes/s to and from the device */
-  double adam_core;   /* parameters/s of one thread of AdamW, bf16 weights */
+  /* Parameters/s of one thread of AdamW, bf16 weights, by the number of the state's
+   * format (kernels/state.h). */
+  double adam_core[PEN_MACHINE_FORMATS];
   double ram_bytes;
   /* A device that computes instead of the cores, with memory of its own; no
    * rate of products: there is none. */

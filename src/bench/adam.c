@@ -72,9 +72,10 @@ static void measure(const struct pen_bench_options *o, struct pen_pool *pool,
                     (struct pen_bench_ceiling){ceiling, "memory in place"},
                     "AdamW, bf16 weights, %zu threads, %s",
                     o->threads, pen_isa_name(o->isa));
-  machine->adam_core = pen_bench_add(
+  machine->adam_core[0] = pen_bench_add(
       table, "parameters/s", (double)CACHED_PASSES * CACHED_ELEMS, cached,
       o->n_runs, PEN_BENCH_NO_CEILING, "AdamW within a cache, 1 thread, %s", pen_isa_name(o->isa));
+  pen_bench_state(o, pool, job, ceiling, table, machine);
 }
 
 int pen_bench_adam(const struct pen_bench_options *options,

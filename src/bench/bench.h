@@ -103,6 +103,13 @@ int pen_bench_adamw_init(enum pen_isa isa, struct pen_bench_adamw *job);
 /* Seconds of one update of all of them. */
 double pen_bench_adamw_pass(struct pen_pool *pool, struct pen_bench_adamw *job);
 
+/* The same step on the compact formats, in the memory of such a job, whose numbers
+ * it spoils.  ceiling: bytes/s of memory in place; 0: not known. */
+void pen_bench_state(const struct pen_bench_options *options,
+                     struct pen_pool *pool, const struct pen_bench_adamw *adamw,
+                     double ceiling, struct pen_bench_table *table,
+                     struct pen_machine *machine);
+
 /* Touched pages, huge ones where there are, at addresses that do not lie a
  * power of two apart; PEN_ENOFIT.  bare: touched by nobody yet.  Free with
  * pen_bench_unmap. */

@@ -279,6 +279,7 @@ pen_session_simulate_options(const struct pen_session *s,
   return (struct pen_simulate_options){
       .demand = {.machine = machine,
                  .elem_bytes = pen_elem_bytes(s->elem),
+                 .state = pen_state_number(s->state),
                  .threads = threads,
                  .update_threads = s->machine.update_threads
                                        ? s->machine.update_threads

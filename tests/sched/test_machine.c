@@ -13,7 +13,7 @@ static struct pen_machine every_field(void)
       .fp32_core = 1e11 / 3, .fp32_all = 2e11 / 3, .bf16_core = 5e11 / 7,
       .bf16_all = 6e11 / 7, .dram_read = 1e10 / 3, .dram_write = 1e10 / 7,
       .dram_update = 1e10 / 9, .upload = 1e10 / 11, .download = 1e10 / 13,
-      .adam_core = 1e9 / 3, .ram_bytes = 64e9, .device = "a GPU",
+      .adam_core = {1e9 / 3, 2e9 / 3, 5e8, 1e8}, .ram_bytes = 64e9, .device = "a GPU",
       .device_fp32 = 1e13 / 3, .device_bf16 = 1e14 / 3,
       .device_memory = 1e12 / 3, .device_bytes = 24e9,
       .n_drives = 2,

@@ -22,7 +22,7 @@ static struct pen_machine small_machine(void)
       .cores = 2,
       .fp32_core = 10, .fp32_all = 20, .bf16_core = 10, .bf16_all = 20,
       .dram_read = 100, .dram_write = 100, .dram_update = 100,
-      .upload = 100, .download = 100, .adam_core = 5,
+      .upload = 100, .download = 100, .adam_core = {5},
       .n_drives = 1,
       .drives = {{.read = 50, .write = 40, .mixed = 0}}};
 }
@@ -349,7 +349,7 @@ static void test_faster_is_not_slower(void **state)
     double before = built_run(&b).seconds, all;
     double *rates[] = {&b.machine.dram_read, &b.machine.dram_write,
                        &b.machine.dram_update, &b.machine.upload,
-                       &b.machine.download, &b.machine.adam_core,
+                       &b.machine.download, &b.machine.adam_core[0],
                        &b.machine.drives[0].read, &b.machine.drives[0].write};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
       *rates[i] *= 2;

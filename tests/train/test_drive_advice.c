@@ -15,7 +15,7 @@ static struct pen_machine workstation(void)
                           .dram_read = 60e9, .dram_write = 60e9,
                           .dram_update = 60e9,
                           .upload = 25e9, .download = 25e9,
-                          .adam_core = 1e9,
+                          .adam_core = {1e9},
                           .ram_bytes = 1e12,
                           .device_bf16 = 165e12, .device_fp32 = 80e12,
                           .device_memory = 1e12, .device_bytes = 24e9,
