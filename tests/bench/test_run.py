@@ -3,6 +3,7 @@
 stand in one file that bench/compare reads."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,8 +61,31 @@ def cap_that_holds_the_state(folder):
     assert done.returncode == 1 and "holds the state" in done.stderr, done.stderr
 
 
+def fio_is_held_against_us(folder):
+    words = ("bench_fio", "--directory", folder, "--size", str(64 << 20), "--repeats", "1", "--seconds", "0.1")
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "bench", words[0]), *words[1:]], capture_output=True,
+                          text=True, timeout=110, env={**os.environ, "PATH": folder})
+    assert done.returncode == 77 and "apt-get install fio" in done.stdout and os.listdir(folder) == [], done
+    done = run("bench_fio", "--directory", folder, "--size", "1000")
+    assert done.returncode == 2 and "--size 1000" in done.stderr, done.stderr
+    if not shutil.which("fio"):
+        print("# fio is not installed: nothing was held against it")
+        return
+    done = run(*words)  # how near it comes in so short a time says nothing
+    if "no drive can be measured" in done.stderr:
+        print(f"# {done.stderr.splitlines()[-1]}")
+        return
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [line["parameters"]["way"] for line in lines] == ["read", "written", "read and written"], done
+    assert all(line["ceiling"]["name"] == "fio" for line in lines)
+    apart = any(abs(line["percent"] - 100) > 5 for line in lines)
+    assert done.returncode == apart and ("apart" in done.stderr) == apart, done
+    assert os.listdir(folder) == [], os.listdir(folder)
+
+
 def main():
-    tests = [everything_runs, slips_are_told, failures_are_told, cap_that_holds_the_state]
+    tests = [everything_runs, slips_are_told, failures_are_told, cap_that_holds_the_state,
+             fio_is_held_against_us]
     print(f"1..{len(tests)}")
     bad = 0
     for number, function in enumerate(tests, 1):
