@@ -68,6 +68,9 @@ static void test_links(void **state)
   assert_true(pen_disk_link_is_full(&link));
   pen_disk_link_text(&link, text);
   assert_string_equal(text, "PCIe 4.0 x4");
+  link_attributes("16.0 GT/s PCIe", "2");
+  assert_true(pen_disk_link(disk.folder, &link));
+  assert_false(pen_disk_link_is_full(&link));
   link_attributes("16.0 GT/s PCIe", "0"); /* no link */
   assert_false(pen_disk_link(disk.folder, &link));
   link_attributes("Unknown", "4");

@@ -135,6 +135,8 @@ static void test_an_update_goes_both_ways(void **state)
   test_ok(pen_bench_traffic_move(t, 20 << 20, 0, &bytes, &seconds));
   uint64_t written = file.written_bytes - before;
   assert_true(written >= bytes / 2 - 4 * 65536 && written <= bytes / 2 + 4 * 65536);
+  for (size_t grain = 0; grain < file.bytes / 65536; grain++)
+    assert_true(file.serial[grain] > before / 65536); /* both halves were written */
   pen_bench_traffic_close(&t);
   pen_bench_file_close(&file);
 }

@@ -21,8 +21,8 @@ struct level {
   double rate;
 };
 
-/* Normal noise with this share of the rate; every `slow`-th window (0: none) is
- * three times as slow. */
+/* Normal noise with this share of the rate; of every `slow` windows (0: none) two
+ * are ten times as slow. */
 static size_t make(const struct level *levels, size_t n_levels, double noise,
                    size_t slow, uint64_t stream)
 {
@@ -32,8 +32,8 @@ static size_t make(const struct level *levels, size_t n_levels, double noise,
       double pair[2];
       pen_rng_normal_pair(seed(), stream, n, pair);
       rates[n] = levels[l].rate * (1 + noise * pair[0]);
-      if (slow && n % slow == slow - 1)
-        rates[n] /= 3;
+      if (slow && (n % slow == slow - 1 || n % slow == slow - 2))
+        rates[n] /= 10;
     }
   return n;
 }

@@ -114,10 +114,10 @@ static void test_a_long_series(void **state)
   struct pen_bench_soak_options o = plain;
   slow.burst = 3 * MB;
   slow.sustained = 1 * MB;
-  slow.cache_bytes = 120 * MB;
+  slow.cache_bytes = 240 * MB;
   test_ok(run(&slow, &o));
   assert_true(soak.dropped);
-  near((double)soak.cache_bytes, 120 * MB, 0.02);
+  near((double)soak.cache_bytes, 240 * MB, 0.02);
   near(soak.sustained, 1 * MB, 0.03);
 }
 
