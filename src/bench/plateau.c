@@ -2,8 +2,9 @@
  * partitioning of data on an interval", 2005): the cuts that make the sum of
  * squares about each part's mean, and a penalty for each part, least.
  *
- * A median of five goes over the series first: a lone slow window, which drives
- * have many of, is no level.  Disadvantage: a slow decline becomes stairs. */
+ * Lone slow windows, which drives have many of, are no level: a part has at least
+ * five windows, its rate is their median, and parts whose rates are alike are
+ * joined.  Disadvantage: a slow decline becomes stairs. */
 #include "src/bench/plateau.h"
 
 #include <math.h>
@@ -40,14 +41,6 @@ static double noise(const double *rates, size_t n)
   double spread = n > 1 ? 1.4826 * median(steps, n - 1) / sqrt(2) : 0;
   double least = NOISE_LEAST * median(rates, n);
   return spread > least ? spread : least;
-}
-
-static void smooth(const double *rates, size_t n, double *ret_smooth)
-{
-  for (size_t i = 0; i < n; i++) {
-    size_t from = i < 2 ? 0 : i - 2, to = i + 3 < n ? i + 3 : n;
-    ret_smooth[i] = median(rates + from, to - from);
-  }
 }
 
 /* Where the last part of the best cut of [0, i) begins, for each i. */
@@ -107,15 +100,13 @@ static size_t join(const double *rates, struct pen_plateau *p, size_t n)
 size_t pen_plateau_find(const double *rates, size_t n,
                         struct pen_plateau ret_plateaus[PEN_PLATEAUS_MAX])
 {
-  double x[PEN_PLATEAU_WINDOWS_MAX];
   size_t begin[PEN_PLATEAU_WINDOWS_MAX + 1] = {0};
   struct pen_plateau all[PEN_PLATEAU_WINDOWS_MAX];
   size_t count = 0;
   if (n == 0)
     return 0;
   double spread = noise(rates, n);
-  smooth(rates, n, x);
-  partition(x, n, PENALTY * spread * spread * log((double)n + 1), begin);
+  partition(rates, n, PENALTY * spread * spread * log((double)n + 1), begin);
   for (size_t end = n; end > 0; end = begin[end])
     count++;
   for (size_t end = n, i = count; end > 0; end = begin[end])
