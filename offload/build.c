@@ -281,9 +281,9 @@ static void emit_counts_down(struct pen_emit *e, size_t first, size_t end)
 {
   const struct pen_layout *l = e->l;
   size_t begins[] = {pen_layout_nonfinite_offset(e->w, first),
-                     pen_layout_sumsq_offset(e->w, first)};
+                     pen_layout_sumsq_offset(e->l, first)};
   size_t ends[] = {pen_layout_nonfinite_offset(e->w, end),
-                   pen_layout_sumsq_offset(e->w, end)};
+                   pen_layout_sumsq_offset(e->l, end)};
   for (int i = 0; first < end && i < 2; i++)
     pen_emit_copy_part(e, PEN_LANE_DOWNLOAD, l->results_device,
                        l->results_host, begins[i], ends[i] - begins[i]);
@@ -398,7 +398,7 @@ static void emit_groups(struct pen_emit *e, bool commits)
   pen_emit_read_part(e, l->results_host, 0, n * sizeof(double));
   uint64_t counts = pen_layout_nonfinite_offset(e->w, 0);
   pen_emit_read_part(e, l->results_host, counts,
-                     pen_layout_sumsq_offset(e->w, e->w->n_blocks) - counts);
+                     pen_layout_sumsq_offset(e->l, e->w->n_blocks) - counts);
   e->carry->pending = true;
 }
 

@@ -57,7 +57,7 @@ void pen_build_finish(struct pen_emit *e, size_t block, uint32_t sum,
   pen_emit_write_part(e, stored, 0, pen_move_weight_bytes(e, block));
   pen_emit_write_part(e, results, pen_layout_nonfinite_offset(e->w, block),
                       sizeof(uint64_t));
-  pen_emit_write_part(e, results, pen_layout_sumsq_offset(e->w, block),
+  pen_emit_write_part(e, results, pen_layout_sumsq_offset(e->l, block),
                       pen_layout_sumsq_chunks(e->w, block) * sizeof(double));
   if (extra != PEN_NONE && extra != sum)
     pen_emit_read(e, extra);

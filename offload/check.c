@@ -186,6 +186,8 @@ struct story {
   uint32_t writers[PEN_LANES]; /* of this generation */
   uint32_t uses[PEN_LANES];    /* of this generation, writers too */
   uint32_t first_writer;       /* access number; PEN_NONE: none yet */
+  enum pen_lane lane;          /* of the writers so far, where it is one lane */
+  bool in_order;               /* it is, and one that works in order */
   bool filled;                 /* by a certain writer, or carried in */
   bool whole;                  /* all of it: carried in, or changed in place */
   uint32_t routed;             /* task that fills it if its expert is routed to;
@@ -316,9 +318,13 @@ static int check_use(struct pen_check *c, const struct pen_layout *l,
   }
   if (!is_done(c->known[id], y->before))
     return bad_use(s, l, id, a, "refills it while its old content is in use");
-  if (y->first_writer == PEN_NONE)
+  if (y->first_writer == PEN_NONE) {
     y->first_writer = number;
-  else if (on)
+    y->lane = t->lane;
+    y->in_order = !pen_lane_is_wide(t->lane);
+  }
+  y->in_order = y->in_order && t->lane == y->lane;
+  if (on && !y->in_order)
     rc = check_siblings(c, l, s, y, number, decision);
   note(y->uses, t);
   note(y->writers, t);

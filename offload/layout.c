@@ -43,13 +43,9 @@ size_t pen_layout_sumsq_chunks(const struct pen_workload *workload,
   return (elems + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS;
 }
 
-size_t pen_layout_sumsq_offset(const struct pen_workload *workload,
-                               size_t block)
+size_t pen_layout_sumsq_offset(const struct pen_layout *layout, size_t block)
 {
-  size_t offset = (workload->n_micros_max + workload->n_blocks);
-  for (size_t b = 0; b < block; b++)
-    offset += pen_layout_sumsq_chunks(workload, b);
-  return offset * sizeof(double);
+  return layout->sumsq_at[block];
 }
 
 size_t pen_layout_counts_bytes(const struct pen_workload *workload,
@@ -416,13 +412,24 @@ static void place_working(struct maker *m)
                        ? l->logits
                        : add_slot(m, "logits", PEN_TIER_HOST, false,
                                   w->logits_bytes);
-  size_t results = pen_layout_sumsq_offset(w, w->n_blocks);
+  size_t results = pen_layout_sumsq_offset(l, w->n_blocks);
   l->results_device = add_slot(m, "losses and norms", PEN_TIER_DEVICE, false,
                                results);
   l->results_host = l->placement.unified
                         ? l->results_device
                         : add_slot(m, "losses and norms", PEN_TIER_HOST,
                                    false, results);
+}
+
+static void place_results(struct maker *m)
+{
+  const struct pen_workload *w = m->w;
+  size_t at = (w->n_micros_max + w->n_blocks) * sizeof(double);
+  for (size_t b = 0; b < w->n_blocks; b++) {
+    m->l->sumsq_at[b] = at;
+    at += pen_layout_sumsq_chunks(w, b) * sizeof(double);
+  }
+  m->l->sumsq_at[w->n_blocks] = at;
 }
 
 static int check_placement(const struct pen_placement *p)
@@ -469,6 +476,7 @@ static int allocate(struct maker *m)
   l->slots = calloc(m->max_slots, sizeof *l->slots);
   l->tiles = calloc(tiles ? tiles : 1, sizeof *l->tiles);
   l->block_tiles = slot_numbers(w->n_blocks + 1);
+  l->sumsq_at = calloc(w->n_blocks + 1, sizeof *l->sumsq_at);
   uint32_t **per_block[] = {&l->weight_home, &l->grad_home, &l->partial_home,
                             &l->rows_sum, &l->head_saved, &l->routed_by};
   uint32_t **per_act[] = {&l->act_home, &l->saved, &l->routes};
@@ -476,7 +484,7 @@ static int allocate(struct maker *m)
   uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
                             &l->rows_x, &l->inputs, &l->inputs_host,
                             &l->mix, &l->balance};
-  bool whole = l->slots && l->tiles && l->block_tiles;
+  bool whole = l->slots && l->tiles && l->block_tiles && l->sumsq_at;
   for (size_t i = 0; i < sizeof per_block / sizeof *per_block; i++)
     whole &= (*per_block[i] = slot_numbers(w->n_blocks)) != NULL;
   for (size_t i = 0; i < sizeof per_act / sizeof *per_act; i++)
@@ -522,6 +530,7 @@ int pen_layout_init(struct pen_layout *ret_layout,
   place_state(&m);
   place_activations(&m);
   place_experts(&m);
+  place_results(&m);
   place_working(&m);
   *ret_layout = layout;
   return 0;
@@ -534,6 +543,7 @@ void pen_layout_done(struct pen_layout *layout)
   free(layout->slots);
   free(layout->tiles);
   free(layout->block_tiles);
+  free(layout->sumsq_at);
   free(layout->weight_home);
   free(layout->grad_home);
   free(layout->partial_home);

@@ -72,6 +72,8 @@ struct pen_layout {
   uint32_t *rows_x; /* [group] host end of the gathered rows */
   uint32_t *inputs, *inputs_host; /* [group] of each micro-batch; the same where
                                      compute reads the host */
+  size_t *sumsq_at; /* [n_blocks + 1] bytes within the results: each block's
+                       sums of squares, then the end */
   uint32_t tables; /* PEN_NONE where compute reads the workload's own */
   uint32_t work, logits, logits_host;
   uint32_t results_device, results_host;
@@ -122,8 +124,7 @@ bool pen_layout_keeps_head(const struct pen_layout *layout,
 size_t pen_layout_loss_offset(size_t micro);
 size_t pen_layout_nonfinite_offset(const struct pen_workload *workload,
                                    size_t block);
-size_t pen_layout_sumsq_offset(const struct pen_workload *workload,
-                               size_t block);
+size_t pen_layout_sumsq_offset(const struct pen_layout *layout, size_t block);
 size_t pen_layout_sumsq_chunks(const struct pen_workload *workload,
                                size_t block);
 

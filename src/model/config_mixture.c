@@ -7,6 +7,7 @@
 #include "src/model/config_part.h"
 
 #define EXPERTS_MAX ((size_t)1 << 12)
+#define ALL_EXPERTS_MAX ((size_t)1 << 17) /* of all layers: each is a block */
 #define SIZE_MAX_FFN ((size_t)1 << 22)
 
 bool pen_model_config_is_sparse(const struct pen_model_config *config,
@@ -63,6 +64,13 @@ static int parse_counts(const struct pen_json *json,
     rc = pen_json_error(json, root, -PEN_EFORMAT,
                         "num_experts_per_tok %zu is more than %s %zu",
                         c->experts_per_token, n_key, c->n_experts);
+  size_t layers = 0;
+  for (size_t layer = 0; layer < c->n_layers; layer++)
+    layers += pen_model_config_is_sparse(c, layer);
+  if (!rc && layers * c->n_experts > ALL_EXPERTS_MAX)
+    rc = pen_json_error(json, root, -PEN_EUNSUPPORTED,
+                        "%zu layers of %s %zu are more than %zu experts",
+                        layers, n_key, c->n_experts, ALL_EXPERTS_MAX);
   c->expert_size = c->intermediate_size;
   if (!rc && m->ffn_key)
     rc = pen_config_size_parse(json, root, m->ffn_key, m->default_ffn,

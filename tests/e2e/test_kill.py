@@ -18,8 +18,11 @@ from penstock import (LONG, RANDOM, TILE, Job, main, same_log, same_tensors, sam
 
 KILLS = 12 if LONG else 3  # of each kind of storage
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
-JOB = Job(os.path.join(SCRATCH.name, "job"), "--gradient-accumulation-steps", "2", "--save-steps", "4",
-          "--eval-steps", "3", "--eval-data", os.path.join(SCRATCH.name, "held-out.txt"), steps=24)
+OPTIONS = ("--gradient-accumulation-steps", "2", "--save-steps", "4", "--eval-steps", "3", "--eval-data",
+           os.path.join(SCRATCH.name, "held-out.txt"))
+JOB = Job(os.path.join(SCRATCH.name, "job"), *OPTIONS, steps=24)
+EXPERTS = Job(os.path.join(SCRATCH.name, "experts"), *OPTIONS, steps=24, model_type="mixtral", intermediate_size=96,
+              num_local_experts=6, output_router_logits=True)
 with open(os.path.join(SCRATCH.name, "held-out.txt"), "wb") as f:
     f.write(text(300, seed=2))
 STORAGE = {
@@ -31,10 +34,14 @@ STORAGE = {
                                         "--durability", "none"),
     "part on a drive": lambda folder: ("--nvme-path", f"{folder}/nvme", *JOB.half_state()),
 }
+# Of a mixture of experts, those that are routed to alone fetched from the drive.
+STORAGE_OF_EXPERTS = {
+    "experts on a drive": lambda folder: ("--offload-params", "nvme", *STORAGE["all on a drive"](folder)),
+}
 
 
-def straight():
-    return JOB.straight("--save-total-limit", "99")
+def straight(job):
+    return job.straight("--save-total-limit", "99")
 
 
 def logged_step(output):
@@ -50,18 +57,18 @@ def logged_step(output):
     return last
 
 
-def look_around(output):
+def look_around(job, output):
     """Whatever has the name of something whole is whole, and is the right one."""
     for name in os.listdir(output) if os.path.isdir(output) else ():
         path = os.path.join(output, name)
         if re.fullmatch(r"checkpoint-\d+|model", name):
             succeed("verify", path)
-            same_tensors(tensors(path), tensors(os.path.join(straight(), name)), path)
+            same_tensors(tensors(path), tensors(os.path.join(straight(job), name)), path)
 
 
-def kill_at(output, options, moment):
+def kill_at(job, output, options, moment):
     """Starts or resumes, kills at the moment, and says whether it was in time."""
-    process = JOB.start(output, *options, "--resume")
+    process = job.start(output, *options, "--resume")
     name, delay = moment
     if name:
         wait_for(lambda: os.path.isdir(output) and any(re.fullmatch(name, n) for n in os.listdir(output)), process)
@@ -79,9 +86,9 @@ def moments(seconds):
             yield None, RANDOM.uniform(0, seconds)
 
 
-def finish(output, options, before):
+def finish(job, output, options, before):
     """Goes on to the end, and holds everything against the plain run."""
-    process = JOB.start(output, *options, "--resume")
+    process = job.start(output, *options, "--resume")
     status = process.wait(timeout=120)
     with open(f"{output}.said", encoding="utf-8") as f:
         said = f.read()
@@ -89,25 +96,25 @@ def finish(output, options, before):
     resumed = [int(n) for n in re.findall(r"resuming after step (\d+)", said)]
     if options[-2:] == TILE and "--offload-optimizer" in options and before:
         assert resumed and resumed[-1] >= before - 2, f"step {before} was logged\n{said}"
-    same_log(output, straight())
-    same_weights(output, straight())
-    look_around(output)
+    same_log(output, straight(job))
+    same_weights(output, straight(job))
+    look_around(job, output)
     left = [name for name in os.listdir(output) if ".tmp" in name or name.startswith("removed")]
     assert not left, f"left behind: {left}"
 
 
-def kill_and_resume(name):
+def kill_and_resume(job, place):
     def body(folder):
-        options, kills, runs = STORAGE[name](folder), 0, 0
-        straight()
+        options, kills, runs = place(folder), 0, 0
+        straight(job)
         begin = time.monotonic()
-        JOB.train(f"{folder}/whole", *options)
+        job.train(f"{folder}/whole", *options)
         for moment in moments(time.monotonic() - begin):
-            in_time = kill_at(f"{folder}/run{runs}", options, moment)
-            look_around(f"{folder}/run{runs}")
+            in_time = kill_at(job, f"{folder}/run{runs}", options, moment)
+            look_around(job, f"{folder}/run{runs}")
             kills += in_time
             if not in_time or kills == KILLS:
-                finish(f"{folder}/run{runs}", options, logged_step(f"{folder}/run{runs}"))
+                finish(job, f"{folder}/run{runs}", options, logged_step(f"{folder}/run{runs}"))
                 runs += 1
             if kills == KILLS:
                 return
@@ -115,10 +122,11 @@ def kill_and_resume(name):
     return body
 
 
-for storage in STORAGE:
-    function = kill_and_resume(storage)
-    function.__name__ = f"killed {KILLS} times, {storage}"
-    test(function)
+for a_job, storages in ((JOB, STORAGE), (EXPERTS, STORAGE_OF_EXPERTS)):
+    for storage, where in storages.items():
+        function = kill_and_resume(a_job, where)
+        function.__name__ = f"killed {KILLS} times, {storage}"
+        test(function)
 
 
 @test

@@ -179,6 +179,11 @@ static void test_refused(void **state)
      "\"num_local_experts\":0," BASE,
      "num_local_experts must be between 1 and 4096, is 0"},
     {PEN_EUNSUPPORTED,
+     "{\"model_type\":\"mixtral\",\"num_local_experts\":4096,"
+     "\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":999,"
+     "\"num_attention_heads\":8,\"vocab_size\":100}",
+     "999 layers of num_local_experts 4096 are more than 131072 experts"},
+    {PEN_EUNSUPPORTED,
      "{\"model_type\":\"mixtral\",\"router_jitter_noise\":0.1," BASE,
      "router_jitter_noise 0.1 is not supported, only 0"},
     {PEN_EFORMAT,
