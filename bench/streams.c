@@ -10,7 +10,7 @@
 
 const struct pen_streams_row *pen_streams_row(enum pen_streams_kind kind)
 {
-  return pen_isa_detect() == PEN_ISA_AVX512 ? &pen_streams_wide[kind]
+  return pen_isa_detect() >= PEN_ISA_AVX512 ? &pen_streams_wide[kind]
                                             : &pen_streams_plain[kind];
 }
 

@@ -12,16 +12,23 @@
 
 /* Best first for each precision: "auto" takes the first that opens. */
 static const struct pen_gemm_library *const best_bf16[] = {
-    &pen_gemm_onednn, &pen_gemm_openblas, &pen_gemm_reference};
+    &pen_gemm_panels, &pen_gemm_onednn, &pen_gemm_openblas,
+    &pen_gemm_reference};
+static const struct pen_gemm_library *const best_bf16_tiles[] = {
+    &pen_gemm_onednn, &pen_gemm_panels, &pen_gemm_openblas,
+    &pen_gemm_reference};
 static const struct pen_gemm_library *const best_f32[] = {
-    &pen_gemm_openblas, &pen_gemm_onednn, &pen_gemm_reference};
+    &pen_gemm_openblas, &pen_gemm_onednn, &pen_gemm_panels,
+    &pen_gemm_reference};
 #define N_LIBRARIES (sizeof best_bf16 / sizeof best_bf16[0])
 
 int pen_gemm_find(const char *name, enum pen_elem elem,
                   const struct pen_gemm_library **ret_library)
 {
   const struct pen_gemm_library *const *list =
-      elem == PEN_ELEM_BF16 ? best_bf16 : best_f32;
+      elem != PEN_ELEM_BF16        ? best_f32
+      : pen_isa_has_bf16_tiles() ? best_bf16_tiles
+                                 : best_bf16;
   bool any = !strcmp(name, "auto");
   for (size_t i = 0; i < N_LIBRARIES; i++) {
     if (!any && strcmp(name, list[i]->name))
@@ -35,7 +42,7 @@ int pen_gemm_find(const char *name, enum pen_elem elem,
   }
   return pen_error_set(PEN_EUSAGE,
                        "no product library is called \"%s\": choose auto, "
-                       "onednn, openblas or reference",
+                       "onednn, panels, openblas or reference",
                        name);
 }
 
@@ -60,9 +67,9 @@ static size_t n_pieces(size_t n, size_t piece)
   return (n + piece - 1) / piece;
 }
 
-static size_t half(size_t n)
+static size_t half(size_t n, size_t grain)
 {
-  return (n / 2 + 15) / 16 * 16;
+  return (n / 2 + grain - 1) / grain * grain;
 }
 
 static void choose_tile(const struct pen_gemm_library *library,
@@ -73,11 +80,11 @@ static void choose_tile(const struct pen_gemm_library *library,
   while (n_pieces(g->m, rows) * n_pieces(g->n, cols) < TILES_WANTED &&
          2.0 * (double)rows * (double)cols * (double)g->k > 2 * TILE_FLOP_MIN) {
     if (cols >= 2 * rows && cols > TILE_COLS_MIN)
-      cols = half(cols);
+      cols = half(cols, TILE_COLS_MIN);
     else if (rows > TILE_ROWS_MIN)
-      rows = half(rows);
+      rows = half(rows, TILE_ROWS_MIN / 2);
     else if (cols > TILE_COLS_MIN)
-      cols = half(cols);
+      cols = half(cols, TILE_COLS_MIN);
     else
       break;
   }

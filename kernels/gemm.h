@@ -53,6 +53,7 @@ struct pen_gemm_library {
 extern const struct pen_gemm_library pen_gemm_reference; /* never fails */
 extern const struct pen_gemm_library pen_gemm_openblas;
 extern const struct pen_gemm_library pen_gemm_onednn;
+extern const struct pen_gemm_library pen_gemm_panels; /* our own, bf16 */
 
 /* Opens the library called `name`, or for "auto" the best for this precision
  * on this machine.  -PEN_EUNSUPPORTED with the reason where it cannot be used,

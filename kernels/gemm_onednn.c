@@ -6,7 +6,6 @@
  * table under a mutex, found again by shape.  OpenMP is held to one thread on
  * every calling thread.  Disadvantage: the first step makes code, and short
  * remainders of tokens are multiplied slowly. */
-#include <cpuid.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -42,13 +41,6 @@ static struct {
   struct product table[N_PRIMITIVES_MAX]; /* entries below n never change */
 } one = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* CPUID leaf 7, sub-leaf 1: AVX512_BF16. */
-static bool has_bf16_products(void)
-{
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
-}
-
 static int open_engine(void)
 {
   if (one.engine)
@@ -66,8 +58,7 @@ static int open_engine(void)
 
 static int onednn_open(enum pen_elem ab_elem)
 {
-  if (ab_elem == PEN_ELEM_BF16 &&
-      (pen_isa_detect() != PEN_ISA_AVX512 || !has_bf16_products()))
+  if (ab_elem == PEN_ELEM_BF16 && pen_isa_detect() < PEN_ISA_AVX512BF16)
     return pen_error_set(PEN_EUNSUPPORTED,
                          "oneDNN is not used for bf16: this CPU has no "
                          "AVX512_BF16; choose openblas");

@@ -35,7 +35,7 @@ static struct {
 
 static const char *core_type(enum pen_isa isa)
 {
-  return isa == PEN_ISA_AVX512 ? "SkylakeX"
+  return isa >= PEN_ISA_AVX512 ? "SkylakeX"
          : isa == PEN_ISA_AVX2 ? "Haswell"
                                : NULL;
 }

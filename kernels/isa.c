@@ -2,7 +2,7 @@
  *
  * Holds no state: whoever needs the level chooses it once at start and passes
  * it on, so that a test can run every level in one process.  Any thread.
- * Disadvantage: three x86 levels; a CPU with AVX alone runs plain C. */
+ * Disadvantage: four x86 levels; a CPU with AVX alone runs plain C. */
 #include "kernels/isa.h"
 
 #include <stdlib.h>
@@ -15,6 +15,7 @@ static const char *const names[PEN_ISA_COUNT] = {
   [PEN_ISA_NEON] = "neon",
   [PEN_ISA_AVX2] = "avx2",
   [PEN_ISA_AVX512] = "avx512",
+  [PEN_ISA_AVX512BF16] = "avx512bf16",
 };
 
 #if defined(__x86_64__)
@@ -43,12 +44,21 @@ enum pen_isa pen_isa_detect(void)
     return PEN_ISA_SCALAR;
   if ((state & state_zmm) != state_zmm || (b & need512) != need512)
     return PEN_ISA_AVX2;
-  return PEN_ISA_AVX512;
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bit_AVX512BF16))
+    return PEN_ISA_AVX512;
+  return PEN_ISA_AVX512BF16;
 }
 
 bool pen_isa_is_available(enum pen_isa isa)
 {
   return isa != PEN_ISA_NEON && isa <= pen_isa_detect();
+}
+
+bool pen_isa_has_bf16_tiles(void)
+{
+  const unsigned amx_bf16 = 1u << 22;
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amx_bf16);
 }
 
 #else
@@ -65,6 +75,11 @@ enum pen_isa pen_isa_detect(void)
 bool pen_isa_is_available(enum pen_isa isa)
 {
   return isa <= pen_isa_detect();
+}
+
+bool pen_isa_has_bf16_tiles(void)
+{
+  return false;
 }
 
 #endif
@@ -98,5 +113,5 @@ int pen_isa_choose(const char *wish, enum pen_isa *ret_isa)
   }
   return pen_error_set(-PEN_EUSAGE,
                        "%s names the unknown instruction set '%s'; known are "
-                       "auto, scalar, neon, avx2 and avx512", source, wish);
+                       "auto, scalar, neon, avx2, avx512 and avx512bf16", source, wish);
 }

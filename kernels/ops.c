@@ -7,14 +7,13 @@
 #include "base/error.h"
 #include "kernels/cpu/tables.h"
 
-/* fp32 scratch of an attention item: see attention_backward.c. */
-#define ATTENTION_DIM_MAX ((size_t)1024)
-
 const struct pen_cpu_table *pen_cpu_table(enum pen_isa isa, enum pen_elem elem)
 {
   bool bf16 = elem == PEN_ELEM_BF16;
 #if defined(__x86_64__)
-  if (isa == PEN_ISA_AVX512)
+  if (isa == PEN_ISA_AVX512BF16 && bf16)
+    return &pen_cpu_table_avx512bf16_bf16;
+  if (isa >= PEN_ISA_AVX512)
     return bf16 ? &pen_cpu_table_avx512_bf16 : &pen_cpu_table_avx512_f32;
   if (isa == PEN_ISA_AVX2)
     return bf16 ? &pen_cpu_table_avx2_bf16 : &pen_cpu_table_avx2_f32;
@@ -29,10 +28,10 @@ const struct pen_ops *pen_ops_host(enum pen_isa isa, enum pen_elem elem)
 
 int pen_ops_check_shape(size_t heads, size_t kv_heads, size_t dim)
 {
-  if (!dim || dim % 2 || dim > ATTENTION_DIM_MAX)
+  if (!dim || dim % 2 || dim > PEN_ATTENTION_DIM_MAX)
     return pen_error_set(PEN_EUNSUPPORTED,
                          "head_dim %zu: attention takes even sizes up to %zu",
-                         dim, ATTENTION_DIM_MAX);
+                         dim, PEN_ATTENTION_DIM_MAX);
   if (!kv_heads || heads % kv_heads)
     return pen_error_set(PEN_EUNSUPPORTED,
                          "%zu heads are not a multiple of %zu key heads", heads,

@@ -29,6 +29,8 @@ enum pen_activation {
   PEN_ACTIVATION_GELU,      /* a (1 + erf(a / sqrt 2)) / 2 */
 };
 
+#define PEN_ATTENTION_DIM_MAX ((size_t)1024) /* of a head */
+
 /* Causal attention of packed documents, grouped queries: query head h reads
  * key head h / (heads / kv_heads); token t sees [first_key[t], t]. */
 struct pen_attention {

@@ -16,8 +16,7 @@
 
 #define SAME_ROW(row)                                                         \
   {                                                                           \
-    [PEN_ISA_SCALAR] = &row, [PEN_ISA_NEON] = &row, [PEN_ISA_AVX2] = &row,    \
-    [PEN_ISA_AVX512] = &row                                                   \
+    [0 ... PEN_ISA_COUNT - 1] = &row                                          \
   }
 
 const struct pen_state_format pen_state_fp32 = {

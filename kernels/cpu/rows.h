@@ -22,6 +22,7 @@
     [PEN_ISA_SCALAR] = &pen_##topic##_scalar,                                 \
     [PEN_ISA_AVX2] = &pen_##topic##_avx2,                                     \
     [PEN_ISA_AVX512] = &pen_##topic##_avx512,                                 \
+    [PEN_ISA_AVX512BF16] = &pen_##topic##_avx512,                             \
   }
 #elif defined(__aarch64__)
 #define PEN_ISA_ROWS(topic)                                                   \

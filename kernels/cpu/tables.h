@@ -16,6 +16,7 @@ extern const struct pen_cpu_table pen_cpu_table_avx2_bf16;
 extern const struct pen_cpu_table pen_cpu_table_avx2_f32;
 extern const struct pen_cpu_table pen_cpu_table_avx512_bf16;
 extern const struct pen_cpu_table pen_cpu_table_avx512_f32;
+extern const struct pen_cpu_table pen_cpu_table_avx512bf16_bf16;
 #endif
 
 /* Never NULL; plain C where the level has no table. */

@@ -153,7 +153,7 @@ struct pen_config {
   char *gemm; /* auto, reference, openblas, onednn, cublas */
 
   /* placement: what may not */
-  char *isa; /* auto, scalar, neon, avx2, avx512: bit-equal all */
+  char *isa; /* auto, scalar, neon, avx2, avx512, avx512bf16: bit-equal all */
   bool require_simd;
   int host_mode; /* enum above */
   uint64_t device_memory, host_memory, nvme_memory; /* bytes, or AUTO */

@@ -69,7 +69,7 @@ WORDS(dtype_words) = {
 };
 WORDS(gemm_words) = {
   { "auto", 0 }, { "reference", 0 }, { "openblas", 0 }, { "onednn", 0 },
-  { "cublas", 0 }, { 0 },
+  { "panels", 0 },  { "cublas", 0 }, { 0 },
 };
 WORDS(state_format_words) = {
   { "auto", PEN_CONFIG_FORMAT_AUTO },
@@ -92,6 +92,7 @@ WORDS(bench_words) = {
 };
 WORDS(isa_words) = {
   { "auto", 0 }, { "scalar", 0 }, { "neon", 0 }, { "avx2", 0 }, { "avx512", 0 },
+  { "avx512bf16", 0 },
   { 0 },
 };
 WORDS(schedule_words) = {

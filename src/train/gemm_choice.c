@@ -20,7 +20,7 @@
 
 int pen_gemm_choice_open(enum pen_elem elem, struct pen_gemm_choice *ret_choice)
 {
-  static const char *const names[] = {"onednn", "openblas"};
+  static const char *const names[] = {"onednn", "panels", "openblas"};
   struct pen_gemm_choice c = {.n = 0};
   int rc = pen_gemm_find("auto", elem, &c.libraries[0]);
   if (rc < 0)

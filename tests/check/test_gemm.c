@@ -14,9 +14,10 @@ static uint64_t seed;
 static enum pen_isa level;
 
 #if defined(__SANITIZE_THREAD__) /* cannot see into libraries */
-static const char *const libraries[] = {"reference"};
+static const char *const libraries[] = {"reference", "panels"};
 #else
-static const char *const libraries[] = {"reference", "openblas", "onednn"};
+static const char *const libraries[] = {"reference", "openblas", "onednn",
+                                        "panels"};
 #endif
 #define N_LIBRARIES (sizeof libraries / sizeof libraries[0])
 

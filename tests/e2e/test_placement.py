@@ -62,6 +62,7 @@ PLACEMENTS = {
     "scalar": ("--isa", "scalar", "--recompute", "1"),
     "avx2": ("--isa", "avx2", *DRIVE, *TILE),
     "avx512": ("--isa", "avx512"),
+    "avx512bf16": ("--isa", "avx512bf16", "--recompute", "all"),
     "updates in place": (*DRIVE, *TILE, "--durability", "none"),
     "a commit every 3 steps": (*DRIVE, *TILE, "--commit-interval", "3"),
     "checkpoints": (*DRIVE, *TILE, "--save-steps", "4"),
@@ -94,8 +95,19 @@ def resolve(job, words, folder):
     return [*words[:-1], *job.half_state()] if words[-1:] == ["MIXED"] else words
 
 
+# What the CPU must say of itself (/proc/cpuinfo) to run a level of instructions.
+CPU_FLAGS = {"avx2": "avx2", "avx512": "avx512dq", "avx512bf16": "avx512_bf16"}
+
+
+def cpu_has(flag):
+    with open("/proc/cpuinfo", encoding="ascii") as f:
+        return flag in f.read().split()
+
+
 def place(name, job):
     def body(folder):
+        if name in CPU_FLAGS and not cpu_has(CPU_FLAGS[name]):
+            raise Skip(f"this CPU has no {CPU_FLAGS[name]}")
         if name == "uring" and name not in engines():
             raise Skip("io_uring cannot be used here")
         words = resolve(job, PLACEMENTS[name], folder)

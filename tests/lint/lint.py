@@ -30,7 +30,7 @@ termios time ucontext uchar unistd utime wchar wctype wordexp x86intrin
 
 # Headers that wrap intrinsics are compiled with what their callers are.
 X86_FLAGS = ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq",
-             "-mavx512vl"]
+             "-mavx512vl", "-mavx512bf16"]
 
 
 def tracked_files(root):
