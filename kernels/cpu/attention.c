@@ -3,8 +3,9 @@
  * A pool item is a tile of 64 queries of one head.  Scores are kept transposed
  * (a row per key, a lane per query), so that the online softmax needs no
  * horizontal step.  Keys come in tiles at multiples of 64 tokens, in order;
- * T x T never exists.  q is scaled as it is loaded.  Disadvantage: each head of
- * a group converts the same key tile again. */
+ * T x T never exists.  In bf16 probabilities are rounded to it for the product
+ * with v, their sum is not.  Disadvantage: each head of a group copies the same
+ * key tile again. */
 #include <string.h>
 
 #include "kernels/cpu/attention_tile.h"
@@ -22,23 +23,25 @@ struct forward_args {
 /* One query tile of one head while keys stream past. */
 struct forward_tile {
   size_t q0, n_q, dim;
-  float *qt, *ot;      /* [dim, 64] */
-  float *keys, *values; /* [64, dim] */
-  float *scores;       /* [64 keys, 64] */
+  step_t *qt;     /* lanes [dim / step, 64] */
+  step_t *keys;   /* rows [64, dim / step] */
+  step_t *values; /* across [64 / step, dim] */
+  step_t *probs;  /* across [64 / step, 64] */
+  float *ot;      /* [dim, 64] */
+  float *scores;  /* [64 keys, 64] */
   float max[PEN_TILE], sum[PEN_TILE];
 };
 
-/* scores = e^(scores - max) with the maximum, the sum and ot moved along. */
-static void softmax_step(struct forward_tile *f, size_t key_begin,
-                         size_t key_end, bool masked, const float *low,
-                         const float *high)
+/* probs = e^(scale scores - max), with the maximum, the sum and ot moved along. */
+static void softmax_step(struct forward_tile *f, size_t n_keys, v16 scale,
+                         bool masked, const float *low, const float *high)
 {
-  v16 minus_inf = v16_set1(-__builtin_inff());
+  v16 zero = v16_set1(0), minus_inf = v16_set1(-__builtin_inff());
   for (size_t j = 0; j < PEN_TILE; j += 16) {
     v16 old_max = v16_load(f->max + j), max = old_max;
-    for (size_t key = key_begin; key < key_end; key++) {
+    for (size_t key = 0; key < n_keys; key++) {
       float *row = f->scores + key * PEN_TILE + j;
-      v16 x = v16_load(row);
+      v16 x = v16_mul(v16_load(row), scale);
       if (masked) {
         x = tile_mask(v16_set1((float)key), v16_load(low + j),
                       v16_load(high + j), x, minus_inf);
@@ -46,13 +49,17 @@ static void softmax_step(struct forward_tile *f, size_t key_begin,
       }
       max = v16_max(max, x);
     }
+    v16 factor = masked ? v16_set1(1) : scale;
     v16 fade = v16_exp(v16_sub(old_max, max));
     v16 sum = v16_mul(v16_load(f->sum + j), fade);
-    for (size_t key = key_begin; key < key_end; key++) {
-      float *row = f->scores + key * PEN_TILE + j;
-      v16 p = v16_exp(v16_sub(v16_load(row), max));
-      sum = v16_add(sum, p);
-      v16_store(row, p);
+    for (size_t key = 0; key < n_keys; key += PEN_STEP) {
+      v16 p[2] = {zero, zero};
+      for (size_t i = 0; i < PEN_STEP && key + i < n_keys; i++) {
+        v16 x = v16_load(f->scores + (key + i) * PEN_TILE + j);
+        p[i] = v16_exp(v16_sub(v16_mul(x, factor), max));
+        sum = v16_add(sum, p[i]);
+      }
+      tile_put_step(f->probs + key / PEN_STEP * PEN_TILE + j, p[0], p[1]);
     }
     v16_store(f->max + j, max);
     v16_store(f->sum + j, sum);
@@ -69,23 +76,23 @@ static void forward_key_tile(const struct forward_args *g,
   const struct pen_attention *a = &g->a;
   size_t dim = a->dim, q_last = f->q0 + f->n_q - 1;
   size_t first = a->first_key[f->q0];
-  size_t begin = first > k0 ? first - k0 : 0;
-  size_t end = PEN_MIN(PEN_TILE, q_last + 1 - k0);
-  const elem_t *k = g->k + (k0 + begin) * a->ldk + kv_head * dim;
-  const elem_t *v = g->v + (k0 + begin) * a->ldv + kv_head * dim;
-  tile_load(f->keys, k, a->ldk, end - begin, dim, 1);
-  tile_load(f->values, v, a->ldv, end - begin, dim, 1);
-  pen_mm(end - begin, dim, f->keys, dim, 1, f->qt, PEN_TILE,
-         f->scores + begin * PEN_TILE, PEN_TILE, PEN_MM_FUSED);
-  tile_softcap(f->scores + begin * PEN_TILE, end - begin, a->softcap);
+  size_t begin = first > k0 ? (first - k0) / 2 * 2 : 0; /* pairs stay pairs */
+  size_t end = PEN_MIN(PEN_TILE, q_last + 1 - k0), n = end - begin;
+  size_t at = k0 + begin;
+  tile_rows(f->keys, g->k + at * a->ldk + kv_head * dim, a->ldk, n, dim);
+  tile_across(f->values, dim, g->v + at * a->ldv + kv_head * dim, a->ldv, n,
+              dim);
+  tile_mm(n, PEN_STEPS(dim), f->keys, PEN_STEPS(dim), 1, f->qt, PEN_TILE,
+          f->scores, PEN_TILE, false);
+  float scale = tile_softcap(f->scores, n, a->scale, a->softcap);
   float low[PEN_TILE], high[PEN_TILE];
-  bool masked = f->n_q < PEN_TILE || k0 + end > f->q0 ||
-                a->first_key[q_last] > k0 + begin;
+  bool masked =
+      f->n_q < PEN_TILE || at + n > f->q0 || a->first_key[q_last] > at;
   if (masked)
-    tile_key_bounds(low, high, f->q0, f->n_q, k0, a->first_key);
-  softmax_step(f, begin, end, masked, low, high);
-  pen_mm(dim, end - begin, f->values, 1, dim, f->scores + begin * PEN_TILE,
-         PEN_TILE, f->ot, PEN_TILE, PEN_MM_FUSED | PEN_MM_ADD);
+    tile_key_bounds(low, high, f->q0, f->n_q, at, a->first_key);
+  softmax_step(f, n, v16_set1(scale), masked, low, high);
+  tile_mm(dim, PEN_STEPS(n), f->values, 1, dim, f->probs, PEN_TILE, f->ot,
+          PEN_TILE, true);
 }
 
 static void forward_item(void *ctx, size_t item, size_t worker)
@@ -97,18 +104,18 @@ static void forward_item(void *ctx, size_t item, size_t worker)
   struct forward_tile f = {.dim = dim};
   f.q0 = (g->n_tiles - 1 - item / a->heads) * PEN_TILE; /* longest first */
   f.n_q = PEN_MIN(PEN_TILE, a->tokens - f.q0);
-  f.qt = pen_stream_scratch(g->s, worker);
-  f.ot = f.qt + dim * PEN_TILE;
-  f.keys = f.ot + dim * PEN_TILE;
-  f.values = f.keys + dim * PEN_TILE;
-  f.scores = f.values + dim * PEN_TILE;
+  f.ot = pen_stream_scratch(g->s, worker);
+  f.scores = f.ot + dim * PEN_TILE;
+  f.qt = (step_t *)(f.scores + PEN_TILE * PEN_TILE);
+  f.keys = f.qt + PEN_STEPS(dim) * PEN_TILE;
+  f.values = f.keys + PEN_STEPS(dim) * PEN_TILE;
+  f.probs = f.values + PEN_STEPS(PEN_TILE) * dim;
   for (size_t t = 0; t < PEN_TILE; t++) {
     f.max[t] = PEN_NO_MAX;
     f.sum[t] = 0;
   }
   memset(f.ot, 0, dim * PEN_TILE * sizeof(float));
-  tile_load_transposed(f.qt, g->q + f.q0 * a->ldq + head * dim, a->ldq, f.n_q,
-                       dim, a->scale);
+  tile_lanes(f.qt, g->q + f.q0 * a->ldq + head * dim, a->ldq, f.n_q, dim);
   size_t k0 = a->first_key[f.q0] / PEN_TILE * PEN_TILE;
   for (; k0 < f.q0 + f.n_q; k0 += PEN_TILE)
     forward_key_tile(g, &f, kv_head, k0);

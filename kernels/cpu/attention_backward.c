@@ -5,7 +5,8 @@
  * keys in the lanes; dk and dv of a tile are then whole, and dq is summed for
  * the span alone.  A last pass adds the spans' sums in order, so that nobody
  * writes what another item writes and no order depends on threads.
- * Probabilities are recomputed from lse.  Disadvantage: workspace for the sums,
+ * Probabilities are recomputed from lse; in bf16 they and ds are rounded to it
+ * for the products they enter.  Disadvantage: workspace for the sums,
  * three times dq in fp32, and no more items than four a key head. */
 #include <string.h>
 
@@ -25,26 +26,60 @@ struct backward_args {
   size_t offsets[PEN_ATTENTION_SPANS];     /* of a span's sums, in rows */
 };
 
-/* Scratch of one item, fp32.  Lane tiles are [dim, 64], row tiles [64, dim],
- * scores [64, 64]. */
-struct backward_tile {
-  float *k_lanes, *v_lanes, *dk, *dv; /* lane tiles */
-  float *q, *d_o;                     /* row tiles */
-  float *k_rows;                      /* [64, row], padded with 0 */
-  float *scores, *dscores;
+/* Rows that are summed along themselves, [n, dim / step], and across each
+ * other, [n / step, dim]: in fp32 the same. */
+struct rows {
+  step_t *along, *across;
 };
 
-static struct backward_tile tile_in(float *scratch, size_t dim)
+/* Scratch of one item. */
+struct backward_tile {
+  float *dk, *dv;             /* [dim, 64] */
+  float *scores, *dscores;    /* [64, 64] */
+  step_t *k_lanes, *v_lanes;  /* [dim / step, 64] */
+  step_t *k_across;           /* [64 / step, row], padded with 0 */
+  struct rows q, d_o;         /* 64 of dim */
+  step_t *probs;              /* across, [64 / step, 64] */
+  struct rows ds;             /* 64 of 64 */
+};
+
+static step_t *take(step_t **rest, size_t n)
+{
+  step_t *taken = *rest;
+  *rest += n;
+  return taken;
+}
+
+static struct rows take_rows(step_t **rest, size_t dim)
+{
+  struct rows r = {.across = take(rest, PEN_STEPS(PEN_TILE) * dim)};
+  r.along = PEN_STEP == 1 ? r.across : take(rest, PEN_TILE * PEN_STEPS(dim));
+  return r;
+}
+
+static struct backward_tile tile_in(float *scratch, size_t dim, size_t row)
 {
   size_t n = dim * PEN_TILE, square = PEN_TILE * PEN_TILE;
-  struct backward_tile f = {
-      .k_lanes = scratch,    .v_lanes = scratch + n,
-      .dk = scratch + 2 * n, .dv = scratch + 3 * n,
-      .q = scratch + 4 * n,  .d_o = scratch + 5 * n,
-      .scores = scratch + 6 * n,
-      .dscores = scratch + 6 * n + square,
-      .k_rows = scratch + 6 * n + 2 * square};
+  struct backward_tile f = {.dk = scratch, .dv = scratch + n,
+                            .scores = scratch + 2 * n,
+                            .dscores = scratch + 2 * n + square};
+  step_t *rest = (step_t *)(scratch + 2 * n + 2 * square);
+  f.k_lanes = take(&rest, PEN_STEPS(dim) * PEN_TILE);
+  f.v_lanes = take(&rest, PEN_STEPS(dim) * PEN_TILE);
+  f.k_across = take(&rest, PEN_STEPS(PEN_TILE) * row);
+  f.q = take_rows(&rest, dim);
+  f.d_o = take_rows(&rest, dim);
+  f.probs = take(&rest, PEN_STEPS(PEN_TILE) * PEN_TILE);
+  f.ds = take_rows(&rest, PEN_TILE);
   return f;
+}
+
+static void load_rows(struct rows *r, const elem_t *x, size_t ld, size_t n,
+                      size_t dim)
+{
+  tile_across(r->across, dim, x, ld, n, dim);
+  if (PEN_STEP > 1)
+    tile_rows(r->along, x, ld, n, dim);
 }
 
 /* Do the queries of the tile at q0 see keys of the span? */
@@ -84,32 +119,56 @@ static void delta_item(void *ctx, size_t item, size_t worker)
 
 /* ---- pairs of tiles ---- */
 
-/* scores = p = e^(scores - lse), dscores = p (dscores - delta) before the cap, 0
- * where masked; lanes are keys from k0 on, rows are the n_q queries from q0 on. */
+/* A row of scores in the lanes of keys from k0 on. */
+struct score_row {
+  v16 lse, delta, low, high; /* low, high: the keys it sees, from k0 */
+};
+
+static struct score_row row_of(const struct pen_attention *a, size_t q,
+                               size_t k0, const float *lse, const float *delta)
+{
+  size_t first = a->first_key[q];
+  struct score_row r = {
+      .lse = v16_set1(lse[q]), .delta = v16_set1(delta[q]),
+      .low = v16_set1(first > k0 ? (float)(first - k0) : 0),
+      .high = v16_set1((float)PEN_MIN(q - k0, PEN_TILE))};
+  return r;
+}
+
+/* probs = p = e^(scale scores - lse), ds = p (dscores - delta) before the cap,
+ * 0 where masked, for the n_q queries from q0 on; lse and delta are the head's. */
 static void dscores_of(struct backward_tile *f, const struct pen_attention *a,
-                       size_t q0, size_t n_q, size_t k0, bool masked,
-                       const float *lse, const float *delta)
+                       float scale, size_t q0, size_t n_q, size_t k0,
+                       bool masked, const float *lse, const float *delta)
 {
   static const float count[16] = {0, 1, 2,  3,  4,  5,  6,  7,
                                   8, 9, 10, 11, 12, 13, 14, 15};
-  v16 zero = v16_set1(0);
-  for (size_t t = 0; t < n_q; t++) {
-    size_t q = q0 + t, first = a->first_key[q];
-    v16 low = v16_set1(first > k0 ? (float)(first - k0) : 0);
-    v16 high = v16_set1((float)PEN_MIN(q - k0, PEN_TILE));
-    v16 row_lse = v16_set1(lse[q]), row_delta = v16_set1(delta[q]);
+  v16 zero = v16_set1(0), by = v16_set1(scale);
+  for (size_t t = 0; t < n_q; t += PEN_STEP) {
+    struct score_row row[2];
+    size_t n = PEN_MIN(PEN_STEP, n_q - t);
+    for (size_t i = 0; i < n; i++)
+      row[i] = row_of(a, q0 + t + i, k0, lse, delta);
     for (size_t j = 0; j < PEN_TILE; j += 16) {
-      size_t at = t * PEN_TILE + j;
-      v16 s = v16_load(f->scores + at), p = v16_exp(v16_sub(s, row_lse));
-      v16 ds = v16_mul(p, v16_sub(v16_load(f->dscores + at), row_delta));
-      ds = tile_softcap_slope(ds, s, a->softcap);
-      if (masked) {
-        v16 key = v16_add(v16_load(count), v16_set1((float)j));
-        p = tile_mask(key, low, high, p, zero);
-        ds = tile_mask(key, low, high, ds, zero);
+      v16 p[2] = {zero, zero}, ds[2] = {zero, zero};
+      for (size_t i = 0; i < n; i++) {
+        size_t at = (t + i) * PEN_TILE + j;
+        v16 s = v16_mul(v16_load(f->scores + at), by);
+        p[i] = v16_exp(v16_sub(s, row[i].lse));
+        ds[i] = v16_mul(p[i], v16_sub(v16_load(f->dscores + at), row[i].delta));
+        ds[i] = tile_softcap_slope(ds[i], s, a->softcap);
+        if (masked) {
+          v16 key = v16_add(v16_load(count), v16_set1((float)j));
+          p[i] = tile_mask(key, row[i].low, row[i].high, p[i], zero);
+          ds[i] = tile_mask(key, row[i].low, row[i].high, ds[i], zero);
+        }
+#if PEN_CPU_BF16
+        v16_store_bf16((uint16_t *)f->ds.along + at, ds[i]);
+#endif
       }
-      v16_store(f->scores + at, p);
-      v16_store(f->dscores + at, ds);
+      size_t at = t / PEN_STEP * PEN_TILE + j;
+      tile_put_step(f->probs + at, p[0], p[1]);
+      tile_put_step(f->ds.across + at, ds[0], ds[1]);
     }
   }
 }
@@ -119,26 +178,27 @@ static void pair(const struct backward_args *g, struct backward_tile *f,
                  size_t span, size_t head, size_t q0, size_t n_q, size_t k0,
                  size_t n_k)
 {
-  enum { SET = PEN_MM_FUSED, ADD = PEN_MM_FUSED | PEN_MM_ADD };
   const struct pen_attention *a = &g->a;
-  size_t dim = a->dim;
+  size_t dim = a->dim, along = PEN_STEPS(dim);
   bool masked =
       k0 + PEN_TILE > q0 || a->first_key[q0 + n_q - 1] > k0;
-  tile_load(f->q, g->q + q0 * a->ldq + head * dim, a->ldq, n_q, dim, a->scale);
-  tile_load(f->d_o, g->d_o + q0 * a->ldo + head * dim, a->ldo, n_q, dim, 1);
-  pen_mm(n_q, dim, f->q, dim, 1, f->k_lanes, PEN_TILE, f->scores, PEN_TILE,
-         SET);
-  pen_mm(n_q, dim, f->d_o, dim, 1, f->v_lanes, PEN_TILE, f->dscores, PEN_TILE,
-         SET);
-  tile_softcap(f->scores, n_q, a->softcap);
-  dscores_of(f, a, q0, n_q, k0, masked, g->lse + head * a->tokens,
+  load_rows(&f->q, g->q + q0 * a->ldq + head * dim, a->ldq, n_q, dim);
+  load_rows(&f->d_o, g->d_o + q0 * a->ldo + head * dim, a->ldo, n_q, dim);
+  tile_mm(n_q, along, f->q.along, along, 1, f->k_lanes, PEN_TILE, f->scores,
+          PEN_TILE, false);
+  tile_mm(n_q, along, f->d_o.along, along, 1, f->v_lanes, PEN_TILE, f->dscores,
+          PEN_TILE, false);
+  float scale = tile_softcap(f->scores, n_q, a->scale, a->softcap);
+  dscores_of(f, a, scale, q0, n_q, k0, masked, g->lse + head * a->tokens,
              g->delta + head * a->tokens);
-  pen_mm(dim, n_q, f->q, 1, dim, f->dscores, PEN_TILE, f->dk, PEN_TILE, ADD);
-  pen_mm(dim, n_q, f->d_o, 1, dim, f->scores, PEN_TILE, f->dv, PEN_TILE, ADD);
+  tile_mm(dim, PEN_STEPS(n_q), f->q.across, 1, dim, f->ds.across, PEN_TILE,
+          f->dk, PEN_TILE, true);
+  tile_mm(dim, PEN_STEPS(n_q), f->d_o.across, 1, dim, f->probs, PEN_TILE, f->dv,
+          PEN_TILE, true);
   float *sums = sums_at(g, span, head, q0);
   for (size_t i = 0; i < g->row; i += PEN_TILE)
-    pen_mm(n_q, n_k, f->dscores, PEN_TILE, 1, f->k_rows + i, g->row, sums + i,
-           g->row, ADD);
+    tile_mm(n_q, PEN_STEPS(n_k), f->ds.along, PEN_STEPS(PEN_TILE), 1,
+            f->k_across + i, g->row, sums + i, g->row, true);
 }
 
 static void key_tile(const struct backward_args *g, struct backward_tile *f,
@@ -149,10 +209,9 @@ static void key_tile(const struct backward_args *g, struct backward_tile *f,
   size_t n_k = PEN_MIN(PEN_TILE, a->tokens - k0);
   const elem_t *k = g->k + k0 * a->ldk + kv_head * dim;
   const elem_t *v = g->v + k0 * a->ldv + kv_head * dim;
-  tile_load_transposed(f->k_lanes, k, a->ldk, n_k, dim, 1);
-  tile_load_transposed(f->v_lanes, v, a->ldv, n_k, dim, 1);
-  for (size_t t = 0; t < n_k; t++)
-    tile_load(f->k_rows + t * g->row, k + t * a->ldk, a->ldk, 1, dim, 1);
+  tile_lanes(f->k_lanes, k, a->ldk, n_k, dim);
+  tile_lanes(f->v_lanes, v, a->ldv, n_k, dim);
+  tile_across(f->k_across, g->row, k, a->ldk, n_k, dim);
   memset(f->dk, 0, dim * PEN_TILE * sizeof(float));
   memset(f->dv, 0, dim * PEN_TILE * sizeof(float));
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; head++)
@@ -163,11 +222,13 @@ static void key_tile(const struct backward_args *g, struct backward_tile *f,
         n_q--; /* a later document's */
       pair(g, f, span, head, q0, n_q, k0, n_k);
     }
-  float one[PEN_TILE];
-  for (size_t t = 0; t < PEN_TILE; t++)
+  float one[PEN_TILE], scale[PEN_TILE];
+  for (size_t t = 0; t < PEN_TILE; t++) {
     one[t] = 1;
+    scale[t] = a->scale;
+  }
   tile_store_transposed(g->dk + k0 * a->ldd + kv_head * dim, a->ldd, f->dk,
-                        n_k, dim, one);
+                        n_k, dim, scale);
   tile_store_transposed(g->dv + k0 * a->ldd + kv_head * dim, a->ldd, f->dv,
                         n_k, dim, one);
 }
@@ -178,8 +239,9 @@ static void span_item(void *ctx, size_t item, size_t worker)
   const struct pen_attention *a = &g->a;
   size_t span = item / a->kv_heads, kv_head = item % a->kv_heads;
   size_t group = a->heads / a->kv_heads;
-  struct backward_tile f = tile_in(pen_stream_scratch(g->s, worker), a->dim);
-  memset(f.k_rows, 0, PEN_TILE * g->row * sizeof(float));
+  struct backward_tile f =
+      tile_in(pen_stream_scratch(g->s, worker), a->dim, g->row);
+  memset(f.k_across, 0, PEN_STEPS(PEN_TILE) * g->row * sizeof *f.k_across);
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; head++)
     for (size_t q0 = g->begins[span]; q0 < a->tokens && sees(g, q0, span);
          q0 += PEN_TILE)

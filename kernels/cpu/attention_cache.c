@@ -1,8 +1,7 @@
 /* attention_cache.c: attention of new tokens over a cache of keys and values.
  *
  * A pool item is one token and one key head with the query heads that share it:
- * their scores over 64 keys are one small product, and what they read is
- * converted once.  Keys, tiles and sums go in the order of attention.c, so that
+ * their scores over 64 keys are one small product.  Keys, tiles and sums go in the order of attention.c, so that
  * an output has the bits it has there.  Disadvantage: tokens that come together
  * each convert the cache again. */
 #include <string.h>
@@ -19,10 +18,11 @@ struct cache_args {
 /* Query heads of one token, at most PEN_TILE, while the cache streams past. */
 struct cache_rows {
   size_t n, dim;
-  float *q;      /* [n, dim], scaled */
   float *o;      /* [dim / 64, n, 64] */
   float *scores; /* [n, 64 keys] */
-  float *tile;   /* keys [dim, 64], then values [64, 64] */
+  step_t *q;     /* rows [n, dim / step] */
+  step_t *probs; /* rows [n, 64 / step]; in fp32 the scores */
+  step_t *tile;  /* keys [dim / step, 64], then values [64 / step, 64] */
   float max[PEN_TILE], sum[PEN_TILE];
 };
 
@@ -52,23 +52,24 @@ static void store_item(void *ctx, size_t item, size_t worker)
          g->v + t * a->ldv + kv_head * dim, dim * sizeof(elem_t));
 }
 
-/* row = e^(row - max) over keys [begin, n), with the maximum and the sum moved along;
+/* row = e^(scale row - max) over keys [begin, n), with the maximum and the sum moved along;
  * returns what earlier sums are multiplied by. */
-static float softmax_row(float *row, size_t begin, size_t n, float *max,
-                         float *sum)
+static float softmax_row(float *row, float scale, size_t begin, size_t n,
+                         float *max, float *sum)
 {
   float most = *max;
   for (size_t key = 0; key < begin; key++)
     row[key] = -__builtin_inff();
   for (size_t key = begin; key < n; key++)
-    most = row[key] > most ? row[key] : most;
+    most = row[key] * scale > most ? row[key] * scale : most;
   float fades[16];
   v16 top = v16_set1(most);
   v16_store(fades, v16_exp(v16_sub(v16_set1(*max), top)));
   for (size_t key = n; key < PEN_TILE; key++)
     row[key] = -__builtin_inff();
   for (size_t key = 0; key < PEN_TILE; key += 16)
-    v16_store(row + key, v16_exp(v16_sub(v16_load(row + key), top)));
+    v16_store(row + key, v16_exp(v16_sub(v16_mul(v16_load(row + key),
+                                                 v16_set1(scale)), top)));
   float total = *sum * fades[0];
   for (size_t key = 0; key < n; key++)
     total += row[key];
@@ -86,6 +87,16 @@ static void fade_row(struct cache_rows *r, size_t row, float fade)
     }
 }
 
+static void round_probs(struct cache_rows *r)
+{
+#if PEN_CPU_BF16
+  for (size_t i = 0; i < r->n * PEN_TILE; i += 16)
+    v16_store_bf16((uint16_t *)r->probs + i, v16_load(r->scores + i));
+#else
+  r->probs = r->scores;
+#endif
+}
+
 /* Keys [begin, n) of those from token k0 on. */
 static void cache_tile(const struct cache_args *g, struct cache_rows *r,
                        size_t kv_head, size_t k0, size_t begin, size_t n)
@@ -93,22 +104,20 @@ static void cache_tile(const struct cache_args *g, struct cache_rows *r,
   size_t dim = r->dim, head = head_offset(&g->a, kv_head);
   const elem_t *keys = g->keys + head + k0 * dim;
   const elem_t *values = g->values + head + k0 * dim;
-  tile_load(r->tile, keys, PEN_TILE, dim, PEN_TILE, 1);
-  pen_mm(r->n, dim, r->q, dim, 1, r->tile, PEN_TILE, r->scores, PEN_TILE,
-         PEN_MM_FUSED);
-  tile_softcap(r->scores, r->n, g->a.softcap);
+  tile_across(r->tile, PEN_TILE, keys, PEN_TILE, dim, PEN_TILE);
+  tile_mm(r->n, PEN_STEPS(dim), r->q, PEN_STEPS(dim), 1, r->tile, PEN_TILE,
+          r->scores, PEN_TILE, false);
+  float scale = tile_softcap(r->scores, r->n, g->a.scale, g->a.softcap);
   for (size_t row = 0; row < r->n; row++)
     fade_row(r, row,
-             softmax_row(r->scores + row * PEN_TILE, begin, n, &r->max[row],
-                         &r->sum[row]));
+             softmax_row(r->scores + row * PEN_TILE, scale, begin, n,
+                         &r->max[row], &r->sum[row]));
+  round_probs(r);
   for (size_t c = 0; c < dim; c += PEN_TILE) {
-    for (size_t key = 0; key < n; key++)
-      for (size_t i = 0; i < PEN_TILE && c + i < dim; i += 16)
-        v16_store(r->tile + key * PEN_TILE + i,
-                  elem_load_n(values + key * dim + c + i,
-                              PEN_LEFT(dim, c + i)));
-    pen_mm(r->n, n, r->scores, PEN_TILE, 1, r->tile, PEN_TILE, r->o + c * r->n,
-           PEN_TILE, PEN_MM_FUSED | PEN_MM_ADD);
+    tile_across(r->tile, PEN_TILE, values + c, dim, n,
+                PEN_MIN(PEN_TILE, dim - c));
+    tile_mm(r->n, PEN_STEPS(n), r->probs, PEN_STEPS(PEN_TILE), 1, r->tile,
+            PEN_TILE, r->o + c * r->n, PEN_TILE, true);
   }
 }
 
@@ -136,16 +145,17 @@ static void attend_item(void *ctx, size_t item, size_t worker)
   for (size_t row = 0; row < group; row += PEN_TILE) {
     size_t col = (kv_head * group + row) * dim;
     struct cache_rows r = {.n = PEN_MIN(PEN_TILE, group - row), .dim = dim};
-    r.q = pen_stream_scratch(g->s, worker);
-    r.o = r.q + r.n * dim;
+    r.o = pen_stream_scratch(g->s, worker);
     r.scores = r.o + r.n * wide;
-    r.tile = r.scores + r.n * PEN_TILE;
+    r.q = (step_t *)(r.scores + r.n * PEN_TILE);
+    r.probs = r.q + r.n * PEN_STEPS(dim);
+    r.tile = r.probs + r.n * PEN_TILE;
     for (size_t i = 0; i < r.n; i++) {
       r.max[i] = PEN_NO_MAX;
       r.sum[i] = 0;
     }
     memset(r.o, 0, r.n * wide * sizeof(float));
-    tile_load(r.q, g->q + t * a->ldq + col, dim, r.n, dim, a->scale);
+    tile_rows(r.q, g->q + t * a->ldq + col, dim, r.n, dim);
     for (size_t k0 = first / PEN_TILE * PEN_TILE; k0 < n_keys; k0 += PEN_TILE)
       cache_tile(g, &r, kv_head, k0, first > k0 ? first - k0 : 0,
                  PEN_MIN(PEN_TILE, n_keys - k0));

@@ -1,10 +1,11 @@
-/* attention_tile.h: moving tiles of q, k, v and o in and out of fp32 scratch,
- * straight ([rows, dim]) or transposed ([dim, 64 lanes]), and masks. */
+/* attention_tile.h: tiles of q, k, v and o as operands of small products, results
+ * on their way out, and masks. */
 #ifndef PEN_KERNELS_CPU_ATTENTION_TILE_H
 #define PEN_KERNELS_CPU_ATTENTION_TILE_H
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/mm.h"
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/sigmoid.h"
 
 /* Queries of a tile and keys of a tile; tiles begin at multiples of it. */
@@ -12,36 +13,97 @@
 /* What the running maximum starts from: finite, so that differences are. */
 #define PEN_NO_MAX (-3e38f)
 
-/* out [n, dim] = x [n, dim] scale */
-PEN_INLINE void tile_load(float *out, const elem_t *x, size_t ld, size_t n,
-                          size_t dim, float scale)
+/* ---- operands ----
+ *
+ * A product's sum goes along steps: of one fp32, or of a pair of bf16.  An
+ * operand lies in scratch in one of three ways; an odd last step is half 0. */
+
+#if PEN_CPU_BF16
+typedef pen_pair step_t;
+#define PEN_STEP 2
+#else
+typedef float step_t;
+#define PEN_STEP 1
+#endif
+#define PEN_STEPS(n) (((n) + PEN_STEP - 1) / PEN_STEP)
+
+/* out [n, dim / step] at row stride dim / step: rows of x, to be summed along. */
+PEN_INLINE void tile_rows(step_t *out, const elem_t *x, size_t ld, size_t n,
+                          size_t dim)
 {
-  v16 factor = v16_set1(scale);
   for (size_t t = 0; t < n; t++)
+    __builtin_memcpy(out + t * PEN_STEPS(dim), x + t * ld, dim * sizeof *x);
+}
+
+/* out [n / step, dim] at row stride ld_out: to be summed along t. */
+PEN_INLINE void tile_across(step_t *out, size_t ld_out, const elem_t *x,
+                            size_t ld, size_t n, size_t dim)
+{
+#if PEN_CPU_BF16
+  static const elem_t none[PEN_ATTENTION_DIM_MAX];
+  for (size_t t = 0; t < n; t += 2) {
+    const elem_t *first = x + t * ld, *second = t + 1 < n ? first + ld : none;
     for (size_t i = 0; i < dim; i += 16) {
-      size_t left = PEN_LEFT(dim, i);
-      v16 a = v16_mul(elem_load_n(x + t * ld + i, left), factor);
-      v16_store_n(out + t * dim + i, a, left);
+      pairs16 both = pairs16_of(first + i, second + i, PEN_LEFT(dim, i));
+      pen_pair lanes[16];
+      pairs16_store(lanes, both);
+      __builtin_memcpy(out + t / 2 * ld_out + i, lanes,
+                       PEN_LEFT(dim, i) * sizeof *lanes);
+    }
+  }
+#else
+  for (size_t t = 0; t < n; t++)
+    __builtin_memcpy(out + t * ld_out, x + t * ld, dim * sizeof *x);
+#endif
+}
+
+/* out [dim / step, PEN_TILE]: lane t is row t of x, to be summed along; lanes
+ * past n are 0. */
+PEN_INLINE void tile_lanes(step_t *out, const elem_t *x, size_t ld, size_t n,
+                           size_t dim)
+{
+  for (size_t t0 = 0; t0 < PEN_TILE; t0 += 16)
+    for (size_t s = 0; s < PEN_STEPS(dim); s += 16) {
+      size_t left = PEN_LEFT(PEN_STEPS(dim), s);
+      step_t block[16][16] = {{0}};
+      for (size_t t = 0; t < 16 && t0 + t < n; t++)
+        __builtin_memcpy(block[t], x + (t0 + t) * ld + s * PEN_STEP,
+                         left * sizeof block[0][0]);
+      for (size_t j = 0; j < left; j++)
+        for (size_t t = 0; t < 16; t++)
+          out[(s + j) * PEN_TILE + t0 + t] = block[t][j];
     }
 }
 
-/* out [dim, PEN_TILE]: lane t of row i = x (t, i) scale; lanes past n are 0. */
-PEN_INLINE void tile_load_transposed(float *out, const elem_t *x, size_t ld,
-                                     size_t n, size_t dim, float scale)
+/* C [n_rows, 64] (+)= A B, A (i, step) at i * a_row + step * a_col. */
+PEN_INLINE void tile_mm(size_t n_rows, size_t n_steps, const step_t *a,
+                        size_t a_row, size_t a_col, const step_t *b, size_t ldb,
+                        float *c, size_t ldc, int add)
 {
-  for (size_t t0 = 0; t0 < PEN_TILE; t0 += 16)
-    for (size_t i = 0; i < dim; i += 16) {
-      size_t left = PEN_LEFT(dim, i);
-      float block[16][16];
-      for (size_t t = 0; t < 16; t++)
-        v16_store(block[t], t0 + t < n
-                                ? elem_load_n(x + (t0 + t) * ld + i, left)
-                                : v16_set1(0));
-      for (size_t j = 0; j < left; j++)
-        for (size_t t = 0; t < 16; t++)
-          out[(i + j) * PEN_TILE + t0 + t] = block[t][j] * scale;
-    }
+#if PEN_CPU_BF16
+  pairs_mm(n_rows, n_steps, a, a_row, a_col, b, ldb, c, ldc, add);
+#else
+  if (add)
+    pen_mm(n_rows, n_steps, a, a_row, a_col, b, ldb, c, ldc,
+           PEN_MM_FUSED | PEN_MM_ADD);
+  else
+    pen_mm(n_rows, n_steps, a, a_row, a_col, b, ldb, c, ldc, PEN_MM_FUSED);
+#endif
 }
+
+/* Sixteen lanes of one step of an operand that was computed: of x0, and in bf16
+ * x1 after it. */
+PEN_INLINE void tile_put_step(step_t *out, v16 x0, v16 x1)
+{
+#if PEN_CPU_BF16
+  pairs16_store(out, pairs16_round(x0, x1));
+#else
+  (void)x1;
+  v16_store(out, x0);
+#endif
+}
+
+/* ---- results, and what is between products ---- */
 
 /* y (t, i) = x [dim, PEN_TILE] (i, lane t) factor[t], for the first n lanes. */
 PEN_INLINE void tile_store_transposed(elem_t *y, size_t ld, const float *x,
@@ -63,13 +125,18 @@ PEN_INLINE void tile_store_transposed(elem_t *y, size_t ld, const float *x,
     }
 }
 
-/* scores [n, PEN_TILE] = cap tanh(scores / cap), unless cap is 0 */
-PEN_INLINE void tile_softcap(float *scores, size_t n, float cap)
+/* scores [n, PEN_TILE] = cap tanh(scale scores / cap), unless cap is 0.  Returns
+ * what the scores are still to be multiplied by. */
+PEN_INLINE float tile_softcap(float *scores, size_t n, float scale, float cap)
 {
-  v16 c = v16_set1(cap);
-  for (size_t i = 0; cap != 0 && i < n * PEN_TILE; i += 16)
-    v16_store(scores + i,
-              v16_mul(c, v16_tanh(v16_div(v16_load(scores + i), c))));
+  if (cap == 0)
+    return scale;
+  v16 c = v16_set1(cap), by = v16_set1(scale);
+  for (size_t i = 0; i < n * PEN_TILE; i += 16) {
+    v16 x = v16_mul(v16_load(scores + i), by);
+    v16_store(scores + i, v16_mul(c, v16_tanh(v16_div(x, c))));
+  }
+  return 1;
 }
 
 /* ds through the cap, where s is the capped score */

@@ -126,8 +126,12 @@ PEN_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
   PEN_EACH_PART a.p[i_] = (pen_nf)vfmaq_f32(
       (float32x4_t)a.p[i_], (float32x4_t)b.p[i_], (float32x4_t)c.p[i_]);
 #else
-  PEN_EACH_PART for (int l = 0; l < PEN_NATIVE; l++) a.p[i_][l] =
-      __builtin_fmaf(b.p[i_][l], c.p[i_][l], a.p[i_][l]);
+  PEN_EACH_PART {
+    pen_nf sum = a.p[i_];
+    for (int l = 0; l < PEN_NATIVE; l++)
+      sum[l] = __builtin_fmaf(b.p[i_][l], c.p[i_][l], sum[l]);
+    a.p[i_] = sum;
+  }
 #endif
   return a;
 }

@@ -60,6 +60,7 @@ struct trial_case {
   const char *name;
   void (*run)(struct trial *t, size_t variant);
   size_t n_variants;
+  bool rounds_inside; /* bf16 rounds what is between its products, too */
 };
 extern const struct trial_case trial_cases[]; /* ended by a NULL name */
 
