@@ -47,6 +47,28 @@ static void print_what(const struct pen_plan *plan)
          s->layout.n_tiles);
 }
 
+/* A tier's bytes by parameters, all included. */
+static double per_parameter(const struct pen_session *s, enum pen_tier tier)
+{
+  return (double)s->memory.total[tier] / (double)s->params->n_elems;
+}
+
+/* What an update reads, changes and writes of a parameter: state, and the weight. */
+static double kept_per_parameter(const struct pen_session *s)
+{
+  double n = (double)PEN_NORM_CHUNK_ELEMS;
+  return (double)pen_state_bytes(s->state, PEN_NORM_CHUNK_ELEMS) / n +
+         (double)pen_elem_bytes(s->elem);
+}
+
+static void print_state(const struct pen_session *s)
+{
+  printf("state      %s, %.4g bytes a parameter with its weight; all in all "
+         "%.4g of RAM, %.4g of drives\n",
+         s->state->name, kept_per_parameter(s),
+         per_parameter(s, PEN_TIER_HOST), per_parameter(s, PEN_TIER_NVME));
+}
+
 static void print_drives(const struct pen_plan *plan, uint64_t tbw)
 {
   char a[PEN_SIZE_TEXT_BYTES], b[PEN_SIZE_TEXT_BYTES], c[PEN_SIZE_TEXT_BYTES];
@@ -127,6 +149,7 @@ void pen_plan_print(const struct pen_plan *plan, uint64_t tbw,
                     const struct pen_plan_change *changes, size_t n_changes)
 {
   print_what(plan);
+  print_state(&plan->trainer.session);
   pen_memory_print(&plan->trainer.session.memory, stdout);
   print_drives(plan, tbw);
   if (plan->simulated)
@@ -224,6 +247,11 @@ int pen_plan_print_json(const struct pen_plan *plan, uint64_t tbw, bool fits,
   pen_memory_write(&s->memory, &w, "allocations");
   if (fits) {
     pen_json_put_u64(&w, "parameters", s->params->n_elems);
+    pen_json_put_string(&w, "state_format", s->state->name);
+    pen_json_put_double(&w, "state_bytes_per_parameter",
+                        kept_per_parameter(s));
+    pen_json_put_double(&w, "host_bytes_per_parameter",
+                        per_parameter(s, PEN_TIER_HOST));
     pen_json_put_double(&w, "tokens_per_step", plan->tokens_per_step);
     pen_json_put_u64(&w, "micro_batches", plan->micros_per_step);
     pen_json_put_u64(&w, "group_size", s->layout.placement.group_size);
