@@ -1,9 +1,9 @@
 """A model directory as one GGUF file, for llama.cpp and what is built on it.
 
 Names, shapes, metadata and the order of the heads' rows are those of the
-architecture "llama" (llama, mistral), "qwen2" and "qwen3" as the `gguf` package
-knows them; vectors stay float32, matrices get the type that is asked for.  The
-file gets its name when it is whole.
+architectures of llama.cpp (ARCHITECTURES) as the `gguf` package knows them; a
+layer's experts are one tensor; vectors stay float32, matrices get the type that
+is asked for.  The file gets its name when it is whole.
 
 One disadvantage: a tensor is in memory whole while it is converted.
 """
@@ -11,11 +11,13 @@ One disadvantage: a tensor is in memory whole while it is converted.
 import json
 import math
 import os
+import re
 from pathlib import Path
 
 from penstock_prepare import PrepareError
 
-ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+ARCHITECTURES = {"llama": "llama", "mistral": "llama", "mixtral": "llama", "olmo2": "olmo2", "qwen2": "qwen2",
+                 "qwen3": "qwen3", "qwen3_moe": "qwen3moe"}
 TYPES = ("F32", "F16", "BF16", "Q8_0")
 FILE_DTYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "BF16": "<u2"}
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # llama.cpp's token types
@@ -123,6 +125,20 @@ def _add_shape(writer, gguf, config, head_dim):
         raise PrepareError(f"rope scaling {kind!r} is not written to GGUF")
 
 
+def _add_experts(writer, config):
+    """How many experts there are and are used.  llama.cpp lets a token's weights sum to 1, in both."""
+    count = config.get("num_local_experts", config.get("num_experts"))
+    if count is None:
+        return
+    if config["model_type"] == "qwen3_moe":
+        if not config.get("norm_topk_prob", False):
+            raise PrepareError("GGUF's architecture qwen3moe makes a token's weights of experts sum to 1; "
+                               "this model does not (norm_topk_prob)")
+        writer.add_expert_feed_forward_length(config.get("moe_intermediate_size", 768))
+    writer.add_expert_count(count)
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+
+
 def _splitter(tokenizer_json):
     """llama.cpp's name for how a byte-level tokenizer splits text."""
     split = json.dumps(tokenizer_json.get("pre_tokenizer"))
@@ -187,19 +203,46 @@ def _add_tokenizer(writer, tokenizer, folder, n_rows):
         writer.add_chat_template(template.source)
 
 
+class _Experts:
+    """The same matrix of all experts of a layer, which GGUF holds as one tensor: [experts, out, in]."""
+
+    NAME = re.compile(r"(.*\.experts)\.(\d+)(\.\w+\.weight)")
+
+    def __init__(self, weights):
+        self._weights = weights
+        self._held = {}
+        for name in weights.names():
+            found = self.NAME.fullmatch(name)
+            if found:
+                self._held.setdefault(found[1] + found[3], {})[int(found[2])] = name
+
+    def is_part(self, name):
+        return self.NAME.fullmatch(name) is not None
+
+    def names(self):
+        return list(self._held)
+
+    def read(self, name):
+        import numpy
+
+        parts = self._held[name]
+        return numpy.stack([self._weights.read(parts[i]) for i in range(len(parts))])
+
+
 def _add_tensors(writer, gguf, weights, config, architecture, kind):
     names = gguf.get_tensor_name_map(
         {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[architecture], config["num_hidden_layers"])
     wanted = gguf.GGMLQuantizationType[kind]
     heads = config["num_attention_heads"]
-    for name in weights.names():
+    experts = _Experts(weights)
+    for name in [n for n in weights.names() if not experts.is_part(n)] + experts.names():
         if name.endswith("rotary_emb.inv_freq") or \
                 (name == "lm_head.weight" and config.get("tie_word_embeddings")):
             continue
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if new is None:
             raise PrepareError(f"tensor {name} has no name in GGUF's architecture {architecture}")
-        tensor = weights.read(name)
+        tensor = (experts if name in experts.names() else weights).read(name)
         if architecture == "llama" and ".self_attn.q_proj." in name:
             tensor = _head_order(tensor, heads)
         if architecture == "llama" and ".self_attn.k_proj." in name:
@@ -234,6 +277,7 @@ def write_gguf(folder, tokenizer, kind, output):
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         writer.add_vocab_size(n_rows)
         _add_shape(writer, gguf, config, head_dim)
+        _add_experts(writer, config)
         _add_tokenizer(writer, tokenizer, folder, n_rows)
         factors = _rope_factors(config, head_dim)
         if factors is not None:

@@ -17,6 +17,9 @@ except ImportError as error:
     sys.exit(77)
 
 HEADS, KV_HEADS, DIM, HIDDEN, FFN, LAYERS, ROWS = 4, 2, 16, 64, 96, 2, 304
+N_EXPERTS = 12  # two digits: their order is that of numbers
+EXPERTS = {"mixtral": ("block_sparse_moe.gate.weight", "block_sparse_moe.experts", "w1", "w3", "w2"),
+           "qwen3_moe": ("mlp.gate.weight", "mlp.experts", "gate_proj", "up_proj", "down_proj")}
 
 
 def config(kind="llama", **more):
@@ -35,9 +38,23 @@ def tensors(kind):
                    p + "self_attn.q_proj.weight": (HEADS * DIM, HIDDEN),
                    p + "self_attn.k_proj.weight": (KV_HEADS * DIM, HIDDEN),
                    p + "self_attn.v_proj.weight": (KV_HEADS * DIM, HIDDEN),
-                   p + "self_attn.o_proj.weight": (HIDDEN, HEADS * DIM),
-                   p + "mlp.gate_proj.weight": (FFN, HIDDEN), p + "mlp.up_proj.weight": (FFN, HIDDEN),
-                   p + "mlp.down_proj.weight": (HIDDEN, FFN)}
+                   p + "self_attn.o_proj.weight": (HIDDEN, HEADS * DIM)}
+        if kind in EXPERTS:
+            router, experts, gate, up, down = EXPERTS[kind]
+            shapes[p + router] = (N_EXPERTS, HIDDEN)
+            for e in range(N_EXPERTS):
+                shapes |= {f"{p}{experts}.{e}.{gate}.weight": (FFN, HIDDEN),
+                           f"{p}{experts}.{e}.{up}.weight": (FFN, HIDDEN),
+                           f"{p}{experts}.{e}.{down}.weight": (HIDDEN, FFN)}
+        else:
+            shapes |= {p + "mlp.gate_proj.weight": (FFN, HIDDEN), p + "mlp.up_proj.weight": (FFN, HIDDEN),
+                       p + "mlp.down_proj.weight": (HIDDEN, FFN)}
+        if kind in ("olmo2", "qwen3_moe"):
+            heads = {"q": HEADS, "k": KV_HEADS} if kind == "olmo2" else {"q": 1, "k": 1}
+            shapes |= {p + f"self_attn.{n}_norm.weight": (heads[n] * DIM,) for n in "qk"}
+        if kind == "olmo2":
+            del shapes[p + "input_layernorm.weight"]
+            shapes[p + "post_feedforward_layernorm.weight"] = (HIDDEN,)
         if kind == "qwen2":
             shapes[p + "self_attn.q_proj.bias"] = (HEADS * DIM,)
     return {name: draw.standard_normal(shape).astype(numpy.float32) for name, shape in shapes.items()}
@@ -112,6 +129,45 @@ class Gguf(Case):
         self.assertTrue((bias[1] == held["model.layers.0.self_attn.q_proj.bias"]).all())
         self.assertTrue(numpy.allclose(got["blk.0.attn_q.weight"][1],
                                        held["model.layers.0.self_attn.q_proj.weight"], atol=4e-3))
+
+    def experts(self, kind, architecture, **more):
+        """A layer's experts are one tensor, in the order of their numbers."""
+        folder, held = self.checkpoint(kind, num_experts_per_tok=2, **more)
+        fields, got = self.write_gguf(folder, "F32")
+        self.assertEqual(fields["general.architecture"], architecture)
+        self.assertEqual(fields[f"{architecture}.expert_count"], N_EXPERTS)
+        self.assertEqual(fields[f"{architecture}.expert_used_count"], 2)
+        router, experts, *maps = EXPERTS[kind]
+        for name, new in zip(maps, ("gate", "up", "down")):
+            stacked = got[f"blk.1.ffn_{new}_exps.weight"][1]
+            self.assertEqual(len(stacked), N_EXPERTS)
+            for e, one in enumerate(stacked):
+                self.assertTrue((one == held[f"model.layers.1.{experts}.{e}.{name}.weight"]).all(), (name, e))
+        self.assertTrue((got["blk.0.ffn_gate_inp.weight"][1] == held[f"model.layers.0.{router}"]).all())
+        _, got = self.write_gguf(folder, "Q8_0")
+        self.assertEqual(got["blk.0.ffn_down_exps.weight"][0].name, "Q8_0")
+        return fields
+
+    def test_mixtral(self):
+        self.experts("mixtral", "llama", num_local_experts=N_EXPERTS)
+
+    def test_qwen3_moe(self):
+        fields = self.experts("qwen3_moe", "qwen3moe", num_experts=N_EXPERTS, norm_topk_prob=True,
+                              moe_intermediate_size=FFN)
+        self.assertEqual(fields["qwen3moe.expert_feed_forward_length"], FFN)
+
+    def test_weights_of_experts_that_gguf_cannot_say(self):
+        folder, _ = self.checkpoint("qwen3_moe", num_experts=N_EXPERTS, num_experts_per_tok=2)
+        self.refused("norm_topk_prob", "--tokenizer", folder, "--gguf", "F16", "-o", self.folder / "x.gguf")
+
+    def test_olmo2(self):
+        folder, held = self.checkpoint("olmo2")
+        fields, got = self.write_gguf(folder, "F32")
+        self.assertEqual(fields["general.architecture"], "olmo2")
+        self.assertEqual(len(got), len(held))
+        for name, new in (("self_attn.q_norm", "attn_q_norm"), ("post_attention_layernorm", "post_attention_norm"),
+                          ("post_feedforward_layernorm", "post_ffw_norm"), ("self_attn.q_proj", "attn_q")):
+            self.assertTrue((got[f"blk.1.{new}.weight"][1] == held[f"model.layers.1.{name}.weight"]).all(), name)
 
     def test_words_and_numbers(self):
         folder, _ = self.checkpoint()
