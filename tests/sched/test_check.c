@@ -256,9 +256,20 @@ static void test_guard_is_known_before_it_is_asked(void **state)
   scene_done(&s);
 }
 
-/* What all experts add to is there for the join, routed to or not; and what
- * nothing filled is not made whole by a change that may be left out. */
-static void test_routed_change_fills_nothing(void **state)
+/* A change in place that is left out leaves what was there: nothing, where the
+ * fill was left out too. */
+static void test_change_left_out_fills_nothing(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init(&s);
+  find(&s, PEN_TASK_WRITE_TILE, 0)->guard = PEN_GUARD_ALWAYS;
+  test_fails(check(&s), PEN_ESCHEDULE, "reads what nothing filled");
+  scene_done(&s);
+}
+
+/* What all experts add to is there, routed to or not. */
+static void test_routed_change_of_nothing(void **state)
 {
   (void)state;
   struct scene s;
@@ -347,7 +358,8 @@ int main(void)
       cmocka_unit_test(test_routed_fetch_of_unrouted_work),
       cmocka_unit_test(test_routed_by_another),
       cmocka_unit_test(test_guard_is_known_before_it_is_asked),
-      cmocka_unit_test(test_routed_change_fills_nothing),
+      cmocka_unit_test(test_change_left_out_fills_nothing),
+      cmocka_unit_test(test_routed_change_of_nothing),
       cmocka_unit_test(test_redo_is_examined),
       cmocka_unit_test(test_part_never_filled),
       cmocka_unit_test(test_two_fill_the_same_bytes),
