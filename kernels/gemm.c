@@ -1,6 +1,7 @@
 /* gemm.c: the list of product libraries, and how a product is cut.
  *
- * Tiles are cut by shape alone; each is one library call on one worker.
+ * Tiles are cut by shape alone, unless the library says that any cut gives the
+ * same bits; each is one library call on one worker.
  * Disadvantage: every tile packs its operands again. */
 #include "kernels/gemm.h"
 
@@ -50,6 +51,7 @@ int pen_gemm_find(const char *name, enum pen_elem elem,
 
 /* Enough tiles for this many workers, unless tiles get smaller than this. */
 #define TILES_WANTED 16
+#define TILES_EACH 4
 #define TILE_FLOP_MIN 4e6
 #define TILE_ROWS_MIN ((size_t)32)
 #define TILE_COLS_MIN ((size_t)64)
@@ -67,9 +69,42 @@ static size_t n_pieces(size_t n, size_t piece)
   return (n + piece - 1) / piece;
 }
 
+static size_t up_to(size_t n, size_t grain)
+{
+  return (n + grain - 1) / grain * grain;
+}
+
 static size_t half(size_t n, size_t grain)
 {
-  return (n / 2 + grain - 1) / grain * grain;
+  return up_to(n / 2, grain);
+}
+
+static double flop(size_t rows, size_t cols, const struct pen_gemm *g)
+{
+  return 2.0 * (double)rows * (double)cols * (double)g->k;
+}
+
+/* Even pieces, a few for each thread.  One more piece down packs B once more,
+ * one more across A. */
+static void choose_even_tile(const struct pen_gemm_library *library,
+                             const struct pen_gemm *g, size_t n_threads,
+                             struct run *run)
+{
+  size_t down = n_pieces(g->m, library->tile_rows);
+  size_t across = n_pieces(g->n, library->tile_cols);
+  for (;;) {
+    run->rows = up_to(n_pieces(g->m, down), TILE_ROWS_MIN / 2);
+    run->cols = up_to(n_pieces(g->n, across), TILE_COLS_MIN);
+    bool narrow = run->cols <= TILE_COLS_MIN, low = run->rows <= TILE_ROWS_MIN;
+    if (down * across >= TILES_EACH * n_threads || (narrow && low) ||
+        flop(run->rows, run->cols, g) <= 2 * TILE_FLOP_MIN)
+      break;
+    if (narrow || (!low && g->n <= g->m))
+      down++;
+    else
+      across++;
+  }
+  run->n_across = n_pieces(g->n, run->cols);
 }
 
 static void choose_tile(const struct pen_gemm_library *library,
@@ -78,7 +113,7 @@ static void choose_tile(const struct pen_gemm_library *library,
   size_t rows = g->m < library->tile_rows ? g->m : library->tile_rows;
   size_t cols = g->n < library->tile_cols ? g->n : library->tile_cols;
   while (n_pieces(g->m, rows) * n_pieces(g->n, cols) < TILES_WANTED &&
-         2.0 * (double)rows * (double)cols * (double)g->k > 2 * TILE_FLOP_MIN) {
+         flop(rows, cols, g) > 2 * TILE_FLOP_MIN) {
     if (cols >= 2 * rows && cols > TILE_COLS_MIN)
       cols = half(cols, TILE_COLS_MIN);
     else if (rows > TILE_ROWS_MIN)
@@ -124,7 +159,10 @@ void pen_gemm_run(struct pen_stream *s, const struct pen_gemm *g)
   if (!g->m || !g->n)
     return;
   struct run run = {.s = s, .g = g, .status = 0};
-  choose_tile(s->gemm, g, &run);
+  if (s->gemm->any_cut)
+    choose_even_tile(s->gemm, g, pen_pool_n_threads(s->pool), &run);
+  else
+    choose_tile(s->gemm, g, &run);
   pen_stream_run(s, n_pieces(g->m, run.rows) * run.n_across, run_tile, &run);
   if (atomic_load(&run.status) && !s->error.code) {
     pen_error_set(atomic_load(&run.status),

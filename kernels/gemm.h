@@ -48,6 +48,8 @@ struct pen_gemm_library {
   /* Greatest tile of C; smaller at the edges, and where C has few elements.
    * Part of a run's numerics. */
   size_t tile_rows, tile_cols;
+  /* Results do not depend on how C is cut, so that may follow the threads. */
+  bool any_cut;
 };
 
 extern const struct pen_gemm_library pen_gemm_reference; /* never fails */

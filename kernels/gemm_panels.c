@@ -38,4 +38,5 @@ const struct pen_gemm_library pen_gemm_panels = {
     .tile = panels_tile,
     .tile_rows = PEN_PANELS_ROWS,
     .tile_cols = PEN_PANELS_COLS,
+    .any_cut = true,
 };
