@@ -38,7 +38,8 @@ void pen_part_linear(const struct pen_layer_call *c,
     struct pen_gemm product = {
         .m = c->tokens, .n = part->out, .k = l->in,
         .a = x, .lda = l->in,
-        .b = pen_part_weight(c, part->weight), .ldb = l->transposed ? l->out : l->in,
+        .b = pen_part_weight(c, part->weight),
+        .ldb = l->transposed ? l->out : l->in,
         .b_trans = !l->transposed,
         .c = out, .ldc = l->out, .ab_elem = elem, .c_elem = elem};
     c->ops->gemm(c->stream, &product);
@@ -89,7 +90,8 @@ void pen_part_linear_input(const struct pen_layer_call *c,
     struct pen_gemm product = {
         .m = c->tokens, .n = l->in, .k = part->out,
         .a = d, .lda = l->out,
-        .b = pen_part_weight(c, part->weight), .ldb = l->transposed ? l->out : l->in,
+        .b = pen_part_weight(c, part->weight),
+        .ldb = l->transposed ? l->out : l->in,
         .b_trans = l->transposed,
         .c = dx, .ldc = l->in,
         .ab_elem = c->layer->elem, .c_elem = dx_elem, .accumulate = i > 0};
@@ -114,9 +116,10 @@ void pen_part_norm(const struct pen_layer_call *c, const struct pen_norm *n,
 {
   const struct pen_layer *l = c->layer;
   if (n->bias != PEN_N_ROLES) {
-    c->ops->layernorm(c->stream, c->tokens, n->dim, x, pen_part_weight(c, n->weight),
-                      pen_part_weight(c, n->bias), l->norm_eps, y, stats + c->tokens,
-                      stats);
+    c->ops->layernorm(c->stream, c->tokens, n->dim, x,
+                      pen_part_weight(c, n->weight),
+                      pen_part_weight(c, n->bias), l->norm_eps, y,
+                      stats + c->tokens, stats);
     return;
   }
   struct pen_heads shape = {c->tokens, n->heads, n->dim};
