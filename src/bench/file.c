@@ -96,8 +96,10 @@ int pen_bench_file_open(const struct pen_engine *engine, const char *dir,
     rc = check_room(f);
   if (rc == 0)
     rc = engine->allocate(f->file, f->bytes);
+  if (rc < 0)
+    return rc;
   f->serial = calloc(f->bytes / PEN_BENCH_GRAIN + 1, sizeof *f->serial);
-  if (rc == 0 && !f->serial)
+  if (!f->serial)
     rc = pen_error_set(PEN_ENOFIT, "no memory to note what lies where in a file "
                        "of %" PRIu64 " bytes", f->bytes);
   return rc;
