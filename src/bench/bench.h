@@ -19,7 +19,7 @@
 #define PEN_BENCH_RANGE_ELEMS ((size_t)1 << 18)
 
 struct pen_bench_row {
-  char name[80];
+  char name[400]; /* with a directory, where there is one */
   const char *unit; /* static text: what median, least and most count */
   double median, least, most;
   double of_ceiling; /* median as a share of the ceiling above it; 0: it is one */
@@ -30,7 +30,7 @@ struct pen_bench_row {
 struct pen_bench_table {
   struct pen_bench_row rows[PEN_BENCH_ROWS_MAX];
   size_t n_rows;
-  char notes[PEN_BENCH_NOTES_MAX][320]; /* what numbers do not say */
+  char notes[PEN_BENCH_NOTES_MAX][900]; /* what numbers do not say */
   size_t n_notes;
 };
 
