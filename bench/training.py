@@ -70,12 +70,13 @@ class Job:
                 "--max-length", str(self.length), "--per-device-train-batch-size", str(batch),
                 "--gradient-accumulation-steps", str(accumulation), *more]
 
-    def measure_machine(self, bench_size, repeats):
-        """Into the job's profile, new."""
+    def measure_machine(self, bench_size, repeats, enter=None):
+        """Into the job's profile, new.  enter: as in train."""
         if os.path.exists(self.path("profile.json")):
             os.remove(self.path("profile.json"))
         call("bench", "all", "--profile", self.path("profile.json"), "--nvme-path",
-             self.path("drive"), "--bench-size", str(bench_size), "--repeats", str(repeats))
+             self.path("drive"), "--bench-size", str(bench_size), "--repeats", str(repeats),
+             preexec_fn=enter)
 
     def plan(self, options):
         found = json.loads(call("plan", "--profile", self.path("profile.json"), "-o", "json",

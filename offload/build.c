@@ -91,7 +91,7 @@ static void emit_forward_block(struct pen_emit *e, struct pen_build_span g, size
       pen_emit_renew(e, saved);
     uint32_t task = pen_emit_task(e, PEN_TASK_FORWARD, PEN_LANE_COMPUTE,
                                   always, (uint32_t)block, micro);
-    pen_build_flops(e, task, pen_build_pass_flops(e, block));
+    pen_build_work(e, task, block, PEN_WORK_FORWARD);
     pen_emit_read(e, l->inputs[j]);
     pen_build_read_weight(e, block, w);
     pen_emit_read(e, x);
@@ -128,7 +128,7 @@ static void emit_head_forward(struct pen_emit *e, struct pen_build_span g)
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_FORWARD, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, pen_build_micro(g, j));
-      pen_build_flops(e, task, pen_build_pass_flops(e, b));
+      pen_build_work(e, task, b, PEN_WORK_FORWARD);
       pen_emit_read(e, l->inputs[g.slot + j]);
       pen_build_read_weight(e, b, w);
       pen_emit_read(e, head_in[j]);
@@ -162,7 +162,7 @@ static void emit_head_logits(struct pen_emit *e, struct pen_build_span g)
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_LOGITS, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, pen_build_micro(g, j));
-      pen_build_flops(e, task, pen_build_pass_flops(e, b));
+      pen_build_work(e, task, b, PEN_WORK_FORWARD);
       pen_emit_read(e, l->inputs[j]);
       pen_build_read_weight(e, b, w);
       pen_emit_read(e, l->head_in[j]);
@@ -185,7 +185,8 @@ static void emit_head_backward(struct pen_emit *e, struct pen_build_span g, bool
       uint32_t task =
           pen_emit_task(e, PEN_TASK_HEAD_BACKWARD, PEN_LANE_COMPUTE, always,
                         (uint32_t)b, pen_build_micro(g, j));
-      pen_build_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pen_build_pass_flops(e, b));
+      pen_build_work(e, task, b,
+                   saved == PEN_NONE ? PEN_WORK_AGAIN : PEN_WORK_BACKWARD);
       pen_emit_read(e, l->inputs[g.slot + j]);
       pen_build_read_weight(e, b, w);
       pen_emit_read(e, l->head_in[g.slot + j]);
@@ -223,7 +224,8 @@ static void emit_backward_block(struct pen_emit *e, struct pen_build_span g, siz
     uint32_t saved = l->saved[body * l->placement.group_size + j];
     uint32_t task = pen_emit_task(e, PEN_TASK_BACKWARD, PEN_LANE_COMPUTE,
                                   always, (uint32_t)block, micro);
-    pen_build_flops(e, task, (saved == PEN_NONE ? 3 : 2) * pen_build_pass_flops(e, block));
+    pen_build_work(e, task, block,
+                   saved == PEN_NONE ? PEN_WORK_AGAIN : PEN_WORK_BACKWARD);
     pen_emit_read(e, l->inputs[j]);
     pen_build_read_weight(e, block, w);
     pen_emit_read(e, x);

@@ -70,7 +70,7 @@ static void emit_route(struct pen_emit *e, struct pen_build_span g, size_t body)
     pen_emit_renew(e, l->mix[j]);
     uint32_t task = pen_emit_task(e, PEN_TASK_ROUTE, PEN_LANE_COMPUTE, always,
                                   (uint32_t)block, pen_build_micro(g, j));
-    pen_build_flops(e, task, pen_build_pass_flops(e, block));
+    pen_build_work(e, task, block, PEN_WORK_FORWARD);
     pen_emit_read(e, l->inputs[j]);
     pen_build_read_weight(e, block, w);
     pen_emit_read(e, x);
@@ -111,7 +111,7 @@ static void emit_expert(struct pen_emit *e, struct pen_build_span g,
     uint32_t task =
         pen_emit_task(e, PEN_TASK_EXPERT, PEN_LANE_COMPUTE, routed,
                       (uint32_t)expert, pen_build_micro(g, j));
-    pen_build_flops(e, task, pen_build_pass_flops(e, expert));
+    pen_build_work(e, task, expert, PEN_WORK_FORWARD);
     pen_move_read_counts(e, expert, g.count);
     pen_build_read_weight(e, expert, w);
     read_routes(e, expert, routes_of(e, body, j));
@@ -185,7 +185,7 @@ static void emit_expert_backward(struct pen_emit *e, struct pen_build_span g,
     uint32_t task =
         pen_emit_task(e, PEN_TASK_EXPERT_BACKWARD, PEN_LANE_COMPUTE, routed,
                       (uint32_t)expert, pen_build_micro(g, j));
-    pen_build_flops(e, task, 3 * pen_build_pass_flops(e, expert));
+    pen_build_work(e, task, expert, PEN_WORK_AGAIN);
     pen_move_read_counts(e, expert, g.count);
     pen_build_read_weight(e, expert, w);
     read_routes(e, expert, routes_of(e, body, j));
@@ -211,7 +211,7 @@ static void emit_route_backward(struct pen_emit *e, struct pen_build_span g,
     uint32_t task =
         pen_emit_task(e, PEN_TASK_ROUTE_BACKWARD, PEN_LANE_COMPUTE, always,
                       (uint32_t)block, micro);
-    pen_build_flops(e, task, 2 * pen_build_pass_flops(e, block));
+    pen_build_work(e, task, block, PEN_WORK_BACKWARD);
     pen_emit_read(e, l->inputs[j]);
     pen_build_read_weight(e, block, w);
     pen_emit_read(e, x);

@@ -7,17 +7,22 @@
 
 #include "offload/move.h"
 
-void pen_build_flops(struct pen_emit *e, uint32_t task, double flops)
+void pen_build_work(struct pen_emit *e, uint32_t task, size_t block,
+                    enum pen_build_work work)
 {
-  if (e->rc == 0)
-    e->s->tasks[task].cost.flops = flops;
-}
-
-/* One pass over a block for one micro-batch. */
-double pen_build_pass_flops(const struct pen_emit *e, size_t block)
-{
-  return e->w->blocks[block].forward_flops_per_token * e->shape->n_tokens /
-         (double)e->shape->n_micros;
+  const struct pen_block *b = &e->w->blocks[block];
+  double tokens = e->shape->n_tokens / (double)e->shape->n_micros;
+  double forward = work != PEN_WORK_BACKWARD;
+  double backward = work != PEN_WORK_FORWARD;
+  if (e->rc < 0)
+    return;
+  struct pen_cost *c = &e->s->tasks[task].cost;
+  c->flops = tokens * b->forward_flops_per_token *
+             (forward + backward * PEN_BACKWARD_PRODUCTS);
+  c->vector_flops = tokens * b->forward_vector_flops_per_token *
+                    (forward + backward * PEN_BACKWARD_VECTOR);
+  c->pass_elems = tokens * b->forward_pass_elems_per_token *
+                  (forward + backward * PEN_BACKWARD_PASSES);
 }
 
 /* A block's weights as the last decided update makes them. */

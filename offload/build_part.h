@@ -16,9 +16,14 @@ static inline uint32_t pen_build_micro(struct pen_build_span g, size_t j)
   return (uint32_t)(g.first + j);
 }
 
-/* One pass over a block for one micro-batch; and a task's operations. */
-double pen_build_pass_flops(const struct pen_emit *e, size_t block);
-void pen_build_flops(struct pen_emit *e, uint32_t task, double flops);
+/* What a block's arithmetic for one micro-batch costs a task. */
+enum pen_build_work {
+  PEN_WORK_FORWARD,
+  PEN_WORK_BACKWARD,
+  PEN_WORK_AGAIN, /* forward, then backward */
+};
+void pen_build_work(struct pen_emit *e, uint32_t task, size_t block,
+                    enum pen_build_work work);
 
 /* A block's weights as the last decided update makes them: before its first
  * use. */

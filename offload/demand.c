@@ -1,9 +1,9 @@
 /* demand.c: from a task's cost to parts of a machine.
  *
  * A task lasts as long as its slowest resource (a roofline); threads bound it
- * from above.  Pure; any thread.  Disadvantages: a thread that waits for memory
- * is taken to leave its core to others; checksums and the kernel's share of I/O
- * are not counted. */
+ * from above, and hold their cores while they wait for memory.  Pure; any
+ * thread.  Disadvantage: checksums and the kernel's share of I/O are not
+ * counted. */
 #include "offload/demand.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 /* Seconds of each resource a task needs, alone. */
 struct needs {
   double s[PEN_SHARE_RESOURCES_MAX];
-  double core_s;  /* on one core after the other */
   double at_least; /* seconds, for want of threads */
+  size_t threads;  /* of cores that it holds; 0: an engine does it */
 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -45,32 +45,49 @@ static int add(double amount, double rate, const char *name,
   return 0;
 }
 
-static int add_device_flops(const struct pen_demand_options *o, double flops,
-                            struct needs *n)
+/* A device's own arithmetic, one kind after the other; what passes over elements
+ * is bound by its memory. */
+static int add_device_work(const struct pen_demand_options *o,
+                           const struct pen_cost *cost, struct needs *n)
 {
   const struct pen_machine *m = o->machine;
   bool bf16 = o->elem_bytes == 2;
-  return add(flops, bf16 ? m->device_bf16 : m->device_fp32,
-             bf16 ? "device, in bf16," : "device, in fp32,", NULL,
-             &n->s[PEN_RESOURCE_DEVICE]);
+  double passes = cost->pass_elems * 2 * (double)o->elem_bytes;
+  int rc = add(cost->flops + cost->vector_flops,
+               bf16 ? m->device_bf16 : m->device_fp32,
+               bf16 ? "device, in bf16," : "device, in fp32,", NULL,
+               &n->s[PEN_RESOURCE_DEVICE]);
+  if (rc == 0)
+    rc = add(passes, m->device_memory, "device's memory", NULL,
+             &n->s[PEN_RESOURCE_DEVICE_MEMORY]);
+  n->at_least = n->s[PEN_RESOURCE_DEVICE] + n->s[PEN_RESOURCE_DEVICE_MEMORY];
+  return rc;
 }
 
-/* Products, on as many cores as there are threads for. */
-static int add_flops(const struct pen_demand_options *o, double flops,
-                     struct needs *n)
+/* The rate of as many cores as there are threads for. */
+static double rate_of(double core, double all, size_t threads)
+{
+  return fmin(core * (double)threads, all);
+}
+
+/* Products, and what lies between them. */
+static int add_work(const struct pen_demand_options *o,
+                    const struct pen_cost *cost, struct needs *n)
 {
   const struct pen_machine *m = o->machine;
   bool bf16 = o->elem_bytes == 2;
   double core = bf16 ? m->bf16_core : m->fp32_core;
   double all = bf16 ? m->bf16_all : m->fp32_all;
-  if (flops <= 0)
-    return 0;
-  if (core <= 0 || all <= 0)
-    return unknown(bf16 ? "bf16 product" : "fp32 product", "gemm");
   size_t threads = least(o->threads, m->cores);
-  double seconds = flops / fmin(core * (double)threads, all);
-  n->at_least = seconds;
-  n->core_s = seconds * (double)threads;
+  if (cost->flops > 0 && (core <= 0 || all <= 0))
+    return unknown(bf16 ? "bf16 product" : "fp32 product", "gemm");
+  if (cost->flops > 0)
+    n->at_least += cost->flops / rate_of(core, all, threads);
+  if (m->vector_core > 0 && m->vector_all > 0)
+    n->at_least +=
+        cost->vector_flops / rate_of(m->vector_core, m->vector_all, threads);
+  if (m->pass_core > 0 && m->pass_all > 0)
+    n->at_least += cost->pass_elems / rate_of(m->pass_core, m->pass_all, threads);
   return 0;
 }
 
@@ -83,8 +100,8 @@ static int add_update(const struct pen_demand_options *o, double elems,
   if (core <= 0)
     return unknown(o->state ? "AdamW, on this format of state," : "AdamW",
                    "adam");
-  n->core_s = elems / core;
-  n->at_least = n->core_s / (double)least(o->update_threads, o->machine->cores);
+  n->at_least +=
+      elems / (core * (double)least(o->update_threads, o->machine->cores));
   return 0;
 }
 
@@ -115,13 +132,19 @@ static int add_memory(const struct pen_demand_options *o,
                            "memory", s);
 }
 
-/* What only moves bytes keeps a core at it, unless an engine of a device or a
- * drive does that. */
-static bool needs_core(const struct pen_machine *m, const struct pen_task *t)
+/* Cores that a task holds, unless an engine of a device or a drive does it. */
+static size_t cores_of(const struct pen_demand_options *o,
+                       const struct pen_task *t)
 {
+  const struct pen_machine *m = o->machine;
   bool on_device = t->lane == PEN_LANE_COMPUTE || t->lane == PEN_LANE_UPLOAD ||
                    t->lane == PEN_LANE_DOWNLOAD;
-  return t->cost.nvme_bytes == 0 && !(pen_machine_has_device(m) && on_device);
+  if (t->cost.nvme_bytes || (pen_machine_has_device(m) && on_device))
+    return 0;
+  return least(t->lane == PEN_LANE_COMPUTE  ? o->threads
+               : t->lane == PEN_LANE_UPDATE ? o->update_threads
+                                            : 1,
+               m->cores);
 }
 
 static int add_drives(const struct pen_machine *m, const struct pen_task *t,
@@ -155,11 +178,11 @@ int pen_demand_of(const struct pen_demand_options *options,
   const struct pen_machine *m = options->machine;
   size_t n_resources = pen_demand_n_resources(m);
   struct pen_demand d = {0};
-  struct needs n = {.core_s = 0};
+  struct needs n = {.threads = cores_of(options, task)};
   bool uploads = task->lane == PEN_LANE_UPLOAD;
   int rc = pen_machine_has_device(m)
-               ? add_device_flops(options, task->cost.flops, &n)
-               : add_flops(options, task->cost.flops, &n);
+               ? add_device_work(options, &task->cost, &n)
+               : add_work(options, &task->cost, &n);
   if (rc == 0)
     rc = add_update(options, (double)task->cost.update_elems, &n);
   if (rc == 0)
@@ -175,9 +198,7 @@ int pen_demand_of(const struct pen_demand_options *options,
   d.seconds = n.at_least;
   for (size_t r = 0; r < n_resources; r++)
     d.seconds = fmax(d.seconds, n.s[r]);
-  if (n.core_s == 0 && needs_core(m, task))
-    n.core_s = d.seconds;
-  n.s[PEN_RESOURCE_CORES] = n.core_s / (double)m->cores;
+  n.s[PEN_RESOURCE_CORES] = d.seconds * (double)n.threads / (double)m->cores;
   for (size_t r = 0; d.seconds > 0 && r < n_resources; r++)
     d.share.part[r] = n.s[r] / d.seconds;
   *ret_demand = d;

@@ -26,6 +26,8 @@ void pen_machine_desktop(struct pen_machine *ret_machine)
       .cores = 16,
       .fp32_core = 60e9, .fp32_all = 16 * 60e9,
       .bf16_core = 120e9, .bf16_all = 16 * 120e9,
+      .vector_core = 40e9, .vector_all = 16 * 40e9,
+      .pass_core = 1.5e9, .pass_all = 16 * 1.5e9,
       .dram_read = 60e9, .dram_write = 60e9, .dram_update = 60e9,
       .upload = 10e9, .download = 10e9, /* copies by a core */
       .adam_core = {1e9, 0.7e9, 0.5e9, 0.25e9},
@@ -87,6 +89,8 @@ static void set_cores(size_t cores, struct pen_machine *m)
   double factor = (double)cores / (double)m->cores;
   m->fp32_all *= factor;
   m->bf16_all *= factor;
+  m->vector_all *= factor;
+  m->pass_all *= factor;
   m->cores = cores;
 }
 

@@ -32,6 +32,10 @@ struct pen_machine {
   size_t cores;
   double fp32_core, fp32_all; /* products, FLOP/s: one core, all cores */
   double bf16_core, bf16_all;
+  /* What lies between products, in bf16, by our own kernels: FLOP/s of
+   * attention's multiply-adds, and elements/s of operations that pass over each
+   * element once; one core, all cores.  Not known: it is not counted. */
+  double vector_core, vector_all, pass_core, pass_all;
   double dram_read, dram_write; /* bytes/s, all cores, one direction alone */
   double dram_update; /* bytes/s, read and written in AdamW's mix */
   double upload, download; /* bytes/s to and from the device */

@@ -115,6 +115,8 @@ struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule)
   for (size_t i = 0; i < schedule->n_tasks; i++) {
     const struct pen_cost *cost = &schedule->tasks[i].cost;
     sum.flops += cost->flops;
+    sum.vector_flops += cost->vector_flops;
+    sum.pass_elems += cost->pass_elems;
     sum.link_bytes += cost->link_bytes;
     sum.nvme_bytes += cost->nvme_bytes;
     sum.dram_read_bytes += cost->dram_read_bytes;

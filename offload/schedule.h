@@ -120,7 +120,9 @@ struct pen_access {
 
 /* What a task asks of each resource. */
 struct pen_cost {
-  double flops;
+  double flops;        /* of products */
+  double vector_flops; /* of multiply-adds outside of them */
+  double pass_elems;   /* elements that operations pass over */
   uint64_t link_bytes;
   uint64_t nvme_bytes;
   /* What it reads and writes of RAM and of the device's own memory, from its

@@ -35,7 +35,13 @@ struct pen_block {
   size_t saved_bytes; /* device bytes one micro-batch keeps for backward when
                          not recomputed: a head's block its logits; 0 where
                          nothing is (rows, norm) */
-  double forward_flops_per_token; /* of an expert: of all tokens, on average */
+  /* Of forward: operations of products, of multiply-adds outside of them (what
+   * every pair of tokens costs), and elements that other operations pass over.
+   * Backward takes PEN_BACKWARD_ times as much.  Of an expert: of all tokens, on
+   * average. */
+  double forward_flops_per_token;
+  double forward_vector_flops_per_token;
+  double forward_pass_elems_per_token;
 
   /* A body block's experts: blocks of their own, each of which does a part of
    * the work for what is routed to it; none where these are equal. */
@@ -45,6 +51,10 @@ struct pen_block {
   size_t owner;
   double share;
 };
+
+#define PEN_BACKWARD_PRODUCTS 2.0
+#define PEN_BACKWARD_VECTOR 2.5 /* five products of pairs for two */
+#define PEN_BACKWARD_PASSES 2.0
 
 static inline size_t pen_block_n_experts(const struct pen_block *block)
 {

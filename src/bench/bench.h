@@ -69,6 +69,10 @@ int pen_bench_memory(const struct pen_bench_options *options,
                      struct pen_machine *machine);
 int pen_bench_gemm(const struct pen_bench_options *options,
                    struct pen_bench_table *table, struct pen_machine *machine);
+/* Attention, and passes over the elements of a layer. */
+int pen_bench_passes(const struct pen_bench_options *options,
+                     struct pen_bench_table *table,
+                     struct pen_machine *machine);
 /* Beside the memory's in-place speed, measured in turn with it. */
 int pen_bench_adam(const struct pen_bench_options *options,
                    struct pen_bench_table *table, struct pen_machine *machine);

@@ -110,7 +110,7 @@ static int smaller_batch(struct finder *f)
   char what[96];
   bool fits = false;
   int rc = 0;
-  while (rc == 0 && !fits && s->batch_sequences > 1) {
+  while (rc == 0 && !fits && s->gave_batch && s->batch_sequences > 1) {
     s->batch_sequences = (s->batch_sequences + 1) / 2;
     s->accumulation *= 2;
     snprintf(what, sizeof what,

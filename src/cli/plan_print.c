@@ -34,8 +34,10 @@ static void print_what(const struct pen_plan *plan)
          "kernels\n",
          s->params->n_elems, s->params->n_blocks, pen_elem_name(s->elem),
          pen_session_products(s), pen_isa_name(s->isa));
-  printf("step       %.0f tokens in %zu micro-batches%s\n",
+  printf("step       %.0f tokens in %zu micro-batches of %" PRIu64
+         " sequences%s\n",
          plan->tokens_per_step, plan->micros_per_step,
+         plan->trainer.train.order.batch_sequences,
          plan->trainer.train.set.sequences ? ""
                                            : ", every sequence full: no --data");
   printf("placement  %s memory, groups of %zu micro-batches, %zu of %zu blocks "
@@ -254,6 +256,8 @@ int pen_plan_print_json(const struct pen_plan *plan, uint64_t tbw, bool fits,
                         per_parameter(s, PEN_TIER_HOST));
     pen_json_put_double(&w, "tokens_per_step", plan->tokens_per_step);
     pen_json_put_u64(&w, "micro_batches", plan->micros_per_step);
+    pen_json_put_u64(&w, "micro_batch_sequences",
+                     plan->trainer.train.order.batch_sequences);
     pen_json_put_u64(&w, "group_size", s->layout.placement.group_size);
     pen_json_put_u64(&w, "recompute_blocks",
                      s->layout.placement.recompute_blocks);
@@ -305,7 +309,13 @@ int pen_plan_print_yaml(const struct pen_config *config,
   int rc = pen_option_copy(&options, config->options, &chosen, sizeof chosen);
   if (rc < 0)
     return rc;
-  rc = set_recompute(&options, "recompute", p->recompute_blocks);
+  rc = set_number(&options, "per-device-train-batch-size",
+                  plan->trainer.set.batch_sequences);
+  if (rc == 0)
+    rc = set_number(&options, "gradient-accumulation-steps",
+                    plan->trainer.set.accumulation);
+  if (rc == 0)
+    rc = set_recompute(&options, "recompute", p->recompute_blocks);
   if (rc == 0)
     rc = set_recompute(&options, "recompute-logits", p->recompute_head_blocks);
   if (rc == 0)

@@ -188,6 +188,8 @@ static int run(const struct pen_config *config,
     rc = pen_bench_memory(o, table, m);
   if (rc == 0 && (all || strcmp(what, "gemm") == 0))
     rc = pen_bench_gemm(o, table, m);
+  if (rc == 0 && (all || strcmp(what, "gemm") == 0))
+    rc = pen_bench_passes(o, table, m);
   if (rc == 0 && (all || strcmp(what, "adam") == 0))
     rc = pen_bench_adam(o, table, m);
   if (rc == 0 && strcmp(what, "step") == 0)

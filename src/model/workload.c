@@ -17,6 +17,7 @@
 #include "base/size.h"
 #include "kernels/bf16.h"
 #include "src/model/compute.h"
+#include "src/model/costs.h"
 #include "src/model/head.h"
 #include "src/model/rope.h"
 
@@ -163,6 +164,8 @@ static void fill_workload(struct pen_model *m)
   size_t tokens = o->max_tokens, hidden = config->hidden_size;
   struct pen_workload *w = &m->workload;
   pen_params_workload(m->params, w);
+  pen_costs_fill(m->params, o->document_tokens > 0 ? o->document_tokens
+                                                   : (double)tokens);
   for (size_t i = 0; i < w->n_blocks; i++)
     m->params->blocks[i].saved_bytes =
         i >= w->head_begin && i < w->head_end

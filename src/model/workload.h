@@ -19,6 +19,7 @@ struct pen_model_options {
   enum pen_isa isa;   /* from pen_isa_choose */
   const struct pen_state_format *state;
   size_t max_tokens;  /* of a micro-batch */
+  double document_tokens; /* mean length, for costs; 0: max_tokens */
   size_t max_positions; /* one more than the greatest position; 0: max_tokens */
   size_t cache_tokens;  /* room for keys and values of one document; 0: none */
   size_t max_micros;  /* of a step */

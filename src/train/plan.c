@@ -71,7 +71,7 @@ int pen_plan_open(const struct pen_train_settings *settings,
   int rc = settings->data ? pen_trainer_open_data(t)
                           : pen_trainer_assume_data(t);
   if (rc == 0)
-    rc = pen_trainer_open_session(t);
+    rc = pen_trainer_open_cut(t);
   if (rc == 0 && (settings->data || settings->max_steps))
     rc = pen_trainer_plan_steps(t); /* else how many is not known */
   if (rc == 0)
@@ -138,6 +138,8 @@ static void twice(struct pen_machine *m, const char *what)
     m->cores *= 2;
     m->fp32_all *= 2;
     m->bf16_all *= 2;
+    m->vector_all *= 2;
+    m->pass_all *= 2;
   } else if (strcmp(what, "memory") == 0) {
     m->dram_read *= 2;
     m->dram_write *= 2;

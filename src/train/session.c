@@ -131,6 +131,7 @@ static int open_compute(struct pen_session *s, const char *gemm,
                                       .isa = s->isa,
                                       .state = s->state,
                                       .max_tokens = shape->max_tokens,
+                                      .document_tokens = shape->document_tokens,
                                       .max_positions = shape->max_positions,
                                       .cache_tokens = shape->cache_tokens,
                                       .max_micros = shape->max_micros,
@@ -323,6 +324,14 @@ static int search(struct pen_session *s, const struct pen_session_shape *shape,
   return rc;
 }
 
+/* oneDNN does, for each size. */
+static bool makes_much_code(const struct pen_session *s,
+                            const struct pen_session_shape *shape)
+{
+  return (shape->sizes_vary || shape->inference) &&
+         strcmp(pen_session_products(s), "onednn") == 0;
+}
+
 /* What the slots leave of the limits is not theirs. */
 static int place(struct pen_session *s, const struct pen_session_shape *shape)
 {
@@ -339,7 +348,9 @@ static int place(struct pen_session *s, const struct pen_session_shape *shape)
                  shape->other_bytes);
   pen_memory_add(&s->memory, "timeline", PEN_TIER_HOST, shape->trace_bytes);
   pen_memory_add(&s->memory, "libraries, program, stacks (allowance)",
-                 PEN_TIER_HOST, PEN_MEMORY_LIBRARY_BYTES);
+                 PEN_TIER_HOST,
+                 PEN_MEMORY_LIBRARY_BYTES +
+                     (makes_much_code(s, shape) ? PEN_MEMORY_SIZES_BYTES : 0));
   struct place at = {s, host};
   int rc = 0;
   if (s->machine.profile && !shape->inference &&

@@ -20,9 +20,11 @@
 struct pen_session_shape {
   size_t max_tokens;     /* of a micro-batch */
   size_t max_micros;     /* of a step */
+  double document_tokens; /* mean length, for planning; 0: max_tokens */
   size_t max_logit_rows; /* 0: logits are never asked for */
   size_t max_positions;  /* of a document; 0: max_tokens */
   size_t cache_tokens;   /* whose keys and values are kept; 0: of none */
+  bool sizes_vary;       /* micro-batches are not all of one size */
   size_t head_rows;      /* 0: chosen */
   size_t other_bytes;    /* RAM the caller takes itself (batches, sequences) */
   size_t trace_bytes;    /* and for a timeline */

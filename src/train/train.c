@@ -92,7 +92,20 @@ static int settle_numerics(struct pen_trainer *t)
   return 0;
 }
 
-int pen_trainer_open_session(struct pen_trainer *t)
+static void shape_data(const struct pen_trainer *t,
+                       struct pen_sequences_limits row,
+                       struct pen_session_shape *shape)
+{
+  const struct pen_sequences *s = t->train.set.sequences;
+  const struct pen_sequences_counts *c = pen_sequences_counts(s);
+  shape->other_bytes += pen_sequences_bytes(s);
+  shape->document_tokens = (double)c->n_inputs / (double)c->n_sequences;
+  shape->sizes_vary =
+      t->eval.set.sequences ||
+      c->n_inputs != t->train.order.n_sequences * row.n_inputs;
+}
+
+int pen_trainer_open_session(struct pen_trainer *t, bool tries)
 {
   uint64_t n = t->train.order.n_sequences;
   if (t->eval.set.sequences && t->eval.order.n_sequences > n)
@@ -104,15 +117,16 @@ int pen_trainer_open_session(struct pen_trainer *t)
       .max_tokens = t->train.order.batch_sequences * row.n_inputs,
       .max_micros = micros < t->set.accumulation ? micros : t->set.accumulation,
       .head_rows = t->resumes ? t->numerics.head_rows : 0,
-      .tries_gemm = !t->resumes && !t->set.plan_only,
+      .tries_gemm = !t->resumes && !t->set.plan_only && !tries,
       .config_only = t->set.plan_only,
       .other_bytes =
           pen_batch_bytes(t->train.order.batch_sequences, row),
       .trace_bytes = t->set.trace ? (size_t)PEN_LANES * TRACE_EVENTS_PER_LANE *
                                         sizeof(struct pen_trace_event)
-                                  : 0};
+                                  : 0,
+      .document_tokens = t->set.max_length};
   if (t->train.set.sequences)
-    shape.other_bytes += pen_sequences_bytes(t->train.set.sequences);
+    shape_data(t, row, &shape);
   if (t->eval.set.sequences)
     shape.other_bytes += pen_sequences_bytes(t->eval.set.sequences);
   int rc = pen_trainer_shape_samples(t, &shape);
@@ -120,7 +134,7 @@ int pen_trainer_open_session(struct pen_trainer *t)
     rc = pen_session_open(&t->session, &t->set.model, &t->set.machine, &shape,
                           t->set.max_length);
   if (rc < 0) {
-    if (rc == -PEN_ENOFIT && !t->set.plan_only) /* plan prints it itself */
+    if (rc == -PEN_ENOFIT && !t->set.plan_only && !tries) /* plan prints it */
       pen_memory_print(&t->session.memory, stderr);
     return rc;
   }
@@ -153,6 +167,15 @@ static void print_search(const struct pen_session *s)
   else if (f->n_tried)
     pen_log_info("placement: the fastest of %zu simulated, %.3g s a step; the "
                  "fixed rule's does not fit", f->n_fitting, f->seconds);
+}
+
+static void print_cut(const struct pen_trainer *t)
+{
+  if (t->usual_batch)
+    pen_log_info("micro-batches: of %" PRIu64 " sequences instead of %" PRIu64
+                 ", %" PRIu64 " of them a step, from here on; "
+                 "--per-device-train-batch-size would say otherwise",
+                 t->set.batch_sequences, t->usual_batch, t->set.accumulation);
 }
 
 static void print_gemm(const struct pen_gemm_choice *c)
@@ -215,6 +238,7 @@ static void print_start(const struct pen_trainer *t)
                s->layout.placement.recompute_head_blocks,
                s->params->head_end - s->params->head_begin,
                s->layout.n_store_tiles, s->layout.n_tiles);
+  print_cut(t);
   print_search(s);
   if (s->engine) {
     pen_size_format(s->plan.nvme_written_bytes, text);
@@ -349,7 +373,7 @@ int pen_train(const struct pen_train_settings *settings)
   if (rc == 0)
     rc = pen_trainer_plan_steps(&t);
   if (rc == 0)
-    rc = pen_trainer_open_session(&t);
+    rc = pen_trainer_open_cut(&t);
   if (rc == 0)
     rc = settle_numerics(&t);
   if (rc == 0)

@@ -24,6 +24,8 @@ struct pen_trainer {
   struct pen_session session;
   struct pen_rundir rundir;
   bool resumes;
+  uint64_t usual_batch; /* sequences of a micro-batch, where another number was
+                           chosen; else 0 */
   struct pen_batch *batch;
   uint64_t *ids; /* [batch_sequences] */
   struct pen_lr lr;
@@ -48,11 +50,16 @@ struct pen_trainer {
   bool step_skipped;
 };
 
-/* train.c, for train and plan: the model placed and laid out for this data; how
- * many steps that makes; and all of it closed again. */
-int pen_trainer_open_session(struct pen_trainer *t);
+/* train.c, for train and plan: the model placed and laid out for this data,
+ * `tries` only to see how that would be; how many steps that makes; and all of
+ * it closed again. */
+int pen_trainer_open_session(struct pen_trainer *t, bool tries);
 int pen_trainer_plan_steps(struct pen_trainer *t);
 void pen_trainer_close(struct pen_trainer *t);
+
+/* trainer_cut.c: the session, with a step cut into the micro-batches that the
+ * user asked for or else, at a first start, into those that fit and are faster. */
+int pen_trainer_open_cut(struct pen_trainer *t);
 
 /* trainer_data.c: opens the data, and reads steps of it into the model. */
 int pen_trainer_open_data(struct pen_trainer *t);

@@ -45,7 +45,7 @@ def weights_on_drives_give_the_same_ids(folder):
         assert json.loads(done.stdout) == want, done.stdout
         assert "weights on drives" in done.stderr, done.stderr
     assert os.listdir(drive) == [], os.listdir(drive)
-    small = ("--host-memory", "72MiB", "--threads", "1")
+    small = ("--host-memory", "32MiB", "--threads", "1")
     fail(3, "does not fit", "generate", "--model", job.model, *options, *small)
     done = succeed("generate", "--model", job.model, "-o", "json", *options, *small,
                    "--nvme-path", drive)

@@ -85,7 +85,7 @@ for placement in PLACEMENTS:
 @test
 def too_little_is_refused_with_the_numbers(folder):
     for place in ((), drive(folder)):
-        done = fail(3, "does not fit", *JOB.args(f"{folder}/run", "--host-memory", "70MiB", *place))
+        done = fail(3, "does not fit", *JOB.args(f"{folder}/run", "--host-memory", "30MiB", *place))
         lines = done.stderr.splitlines()
         assert any(line.startswith("host ") for line in lines), done.stderr
         assert re.search(r"\d+ bytes\)? (more than there is|too few)|: \d+ bytes too few", lines[-1]), lines[-1]

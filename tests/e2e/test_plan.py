@@ -73,9 +73,9 @@ def nothing_is_written(folder):
 @test
 def what_does_not_fit_is_status_3(folder):
     job = Job(folder)
-    done = fail(3, ["does not fit", "bytes"], "plan", *job.options, "--host-memory", "66MiB", "-o", "json")
+    done = fail(3, ["does not fit", "bytes"], "plan", *job.options, "--host-memory", "26MiB", "-o", "json")
     got = json.loads(done.stdout)
-    assert got["fits"] is False and got["bytes"]["host"] > 66 << 20
+    assert got["fits"] is False and got["bytes"]["host"] > 26 << 20
     room = os.statvfs(folder)
     state = drives(folder)
     done = fail(3, "--nvme-memory allows", "plan", *job.options, *HOST, *state, "--nvme-memory", "1MiB")

@@ -108,6 +108,39 @@ static void test_two_share_the_cores(void **state)
   is_near(h.result.busy_seconds[PEN_LANE_UPDATE], 10);
 }
 
+/* An update that waits for memory, 6 s alone, holds its cores all the same: a
+ * product of 3 s beside it takes 6, and 3 s of the update are left then. */
+static void test_waiting_holds_the_cores(void **state)
+{
+  struct hand h;
+  hand_init(&h);
+  hand_add(&h, PEN_TASK_FORWARD, PEN_LANE_COMPUTE, (struct pen_cost){.flops = 60});
+  hand_add(&h, PEN_TASK_UPDATE, PEN_LANE_UPDATE,
+           (struct pen_cost){.update_elems = 1, .dram_read_bytes = 600});
+  hand_run(&h);
+  is_near(h.result.busy_seconds[PEN_LANE_COMPUTE], 6);
+  is_near(h.result.seconds, 9);
+  is_near(h.result.load[PEN_RESOURCE_CORES], 1);
+}
+
+/* Attention and passes come on top of products: 3 s, 2 s, 1 s. */
+static void test_work_between_products(void **state)
+{
+  struct hand h;
+  struct pen_cost all = {.flops = 60, .vector_flops = 12, .pass_elems = 8};
+  hand_init(&h);
+  hand_add(&h, PEN_TASK_FORWARD, PEN_LANE_COMPUTE, all);
+  hand_run(&h);
+  is_near(h.result.seconds, 3); /* of rates that are not known nothing counts */
+  h.machine.vector_core = h.machine.vector_all = 6; /* no faster on two */
+  h.machine.pass_core = 4, h.machine.pass_all = 8;
+  hand_run(&h);
+  is_near(h.result.seconds, 6);
+  h.options.demand.threads = 1;
+  hand_run(&h);
+  is_near(h.result.seconds, 6 + 2 + 2);
+}
+
 /* One thread of products leaves a core to the optimizer's one. */
 static void test_threads_leave_cores(void **state)
 {
@@ -554,6 +587,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_chain_adds_up),
       cmocka_unit_test(test_two_share_the_cores),
+      cmocka_unit_test(test_waiting_holds_the_cores),
+      cmocka_unit_test(test_work_between_products),
       cmocka_unit_test(test_threads_leave_cores),
       cmocka_unit_test(test_the_unused_goes_to_others),
       cmocka_unit_test(test_two_slots_hide_copies),
