@@ -7,7 +7,7 @@ import json
 import os
 import re
 
-from penstock import Job, fail, main, run, succeed, test
+from penstock import Job, fail, main, run, same_weights, succeed, test, tier_bytes
 
 PROFILE = {
     "version": 1, "name": "test", "cores": 2, "fp32_flops": 2e11, "fp32_flops_per_core": 1e11,
@@ -264,6 +264,54 @@ def a_plan_is_a_file_of_options(folder):
     asked = succeed("train", *options, "-o", job.path("out"), "--dry-run").stderr
     table = re.compile(r"^ +[\d.]+ \w+  .*$|^\w+ +[\d.]+ \w+  \(\d+ bytes\)$", re.M)
     assert table.findall(said) == table.findall(asked) and len(table.findall(said)) > 10
+
+
+def log_of(output):
+    with open(os.path.join(output, "log.jsonl"), encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+@test
+def micro_batches_are_cut_to_fit(folder):
+    """By the first start alone, and only where nobody said how large they are."""
+    job = Job(folder, intermediate_size=2048)
+    env = {**os.environ, "HOME": folder, "XDG_CONFIG_HOME": ""}
+    basic = ("train", "--model", job.model, "--data", job.data, "--max-length", "64", "--save-steps", "2",
+             "--recompute", "none", "--recompute-logits", "none", "--gemm", "reference", "--threads", "1")
+    dry = (*basic, "--max-steps", "4", "-o", job.path("dry"), "--dry-run")
+    bytes_of = {n: tier_bytes(succeed(*dry, "-b", n, "--gradient-accumulation-steps", 8 // n, "--host-memory", "4GiB",
+                                      env=env), "host") for n in (8, 4, 2)}
+    assert bytes_of[8] > bytes_of[4] > bytes_of[2], bytes_of
+    tight = ("--host-memory", str(bytes_of[2] + (64 << 10)))
+    output = job.path("cut")
+    said = succeed(*basic, *tight, "--max-steps", "2", "-o", output, env=env).stderr
+    assert "micro-batches: of 2 sequences instead of 8, 4 of them a step" in said, said
+    fail(3, "does not fit", *dry, *tight, "-b", "8", env=env)
+    # As if it had been asked for.
+    succeed(*basic, "-b", "2", "--gradient-accumulation-steps", "4", "--max-steps", "2", "-o", job.path("asked"), env=env)
+    same_weights(output, job.path("asked"))
+    # On resume it stays, whatever there is now.
+    with open(os.path.join(output, "run.json"), encoding="utf-8") as f:
+        assert '"per_device_train_batch_size": 2' in f.read()
+    said = succeed(*basic, "--max-steps", "4", "--resume", "-o", output, env=env).stderr
+    assert "up to 2 x 4 sequences" in said and "instead of" not in said, said
+    assert [line["step"] for line in log_of(output) if "loss" in line] == [1, 2, 3, 4]
+    fail(1, "--per-device-train-batch-size", *basic, "--max-steps", "6", "--resume", "-b", "8", "-o", output, env=env)
+
+
+@test
+def micro_batches_are_cut_for_speed(folder):
+    """Where the smaller cut keeps state off a slow drive; and a plan as a file says so."""
+    options = ("plan", "--model", shape(folder, num_hidden_layers=4), "--max-length", "1024", "--ram", "13GiB", "--cores", "2",
+               "--drives", "1", "--profile",
+               write_profile(folder, drives=[{"read_bytes_per_s": 3e8, "write_bytes_per_s": 3e8}]))
+    got, whole = (json.loads(succeed(*options, *more, "-o", "json").stdout) for more in ((), ("-b", "8")))
+    assert whole["micro_batch_sequences"] == 8 and got["micro_batch_sequences"] < 8, got["micro_batch_sequences"]
+    assert got["micro_batches"] * got["micro_batch_sequences"] == 8
+    assert got["tokens_per_step"] == whole["tokens_per_step"] == 8192
+    assert got["time"]["seconds_per_step"] < 0.95 * whole["time"]["seconds_per_step"]
+    said = succeed(*options, "-o", "yaml").stdout
+    assert f"per-device-train-batch-size: {got['micro_batch_sequences']}\n" in said, said
 
 
 @test
