@@ -66,7 +66,7 @@ def plan(program, case, form):
     """What the plan says, and its exit code and error as a last line."""
     model, _, _, options = CASES[case]
     done = subprocess.run([program, "plan", "--model", f"models/{model}.json", *FIXED, *options, "-o", form], cwd=HERE,
-                          capture_output=True, text=True, timeout=120,
+                          capture_output=True, text=True, timeout=300,
                           env={**os.environ, "HOME": HERE, "XDG_CONFIG_HOME": ""})
     return f"{done.stdout}{done.stderr}", done.returncode
 
