@@ -94,7 +94,12 @@ class Job:
         with open(self.path("train.log"), "w", encoding="utf-8") as log:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                      preexec_fn=enter)
-            _, status, usage = os.wait4(child.pid, 0)
+            try:
+                _, status, usage = os.wait4(child.pid, 0)
+            except BaseException:  # told to end
+                child.kill()
+                child.wait()
+                raise
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             with open(self.path("train.log"), encoding="utf-8") as log:

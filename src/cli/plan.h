@@ -26,7 +26,7 @@ int pen_plan_case_open(struct pen_plan_case *question, const char *trace,
 /* plan_change.c: what would make the step faster, or a plan that does not fit
  * fit: other parts or other options, each planned anew. */
 struct pen_plan_change {
-  char what[96]; /* "16.0 GiB more RAM", "--max-length 512" */
+  char what[160]; /* "16.0 GiB more RAM", "--max-length 512" */
   double speedup; /* of tokens/s; 0: now it fits at all */
 };
 #define PEN_PLAN_CHANGES_MAX 8

@@ -1,8 +1,8 @@
 /* plan_change.c: plans the run again with one thing changed at a time.
  *
  * Each change is a whole plan: placed, laid out, simulated.  Main thread.
- * Disadvantage: changes are tried alone; two that help only together are not
- * found. */
+ * Disadvantage: for speed changes are tried alone; two that help only together
+ * are not found. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@ struct finder {
   const struct pen_plan_case *question;
   const struct pen_plan *plan;
   bool fits;
+  const char *with; /* what the question has been given already, or "" */
   struct pen_plan_change *changes;
   size_t n;
 };
@@ -40,7 +41,7 @@ static int try_case(struct finder *f, struct pen_plan_case *changed,
   if (rc == 0 && (!f->fits || speedup >= GAIN_WORTH_A_LINE) &&
       f->n < PEN_PLAN_CHANGES_MAX) {
     struct pen_plan_change *c = &f->changes[f->n++];
-    snprintf(c->what, sizeof c->what, "%s", what);
+    snprintf(c->what, sizeof c->what, "%s%s", f->with, what);
     c->speedup = speedup;
   }
   pen_plan_close(&plan);
@@ -82,22 +83,31 @@ static int more_ram(struct finder *f)
 static const struct pen_machine_drive some_drive = {
     .read = 3e9, .write = 2e9, .latency_s = 1e-4, .sync_s = 1e-3};
 
-static int one_more_drive(struct finder *f)
+/* False: there are as many as there can be. */
+static bool add_drive(const struct finder *f, struct pen_plan_case *changed)
 {
-  struct pen_plan_case changed = *f->question;
-  struct pen_machine_settings *m = &changed.settings.machine;
+  struct pen_machine_settings *m = &changed->settings.machine;
   size_t n = m->n_nvme_dirs;
-  if (n == PEN_MACHINE_DRIVES_MAX || (f->fits && !n))
-    return 0; /* what fits without a drive is no faster with one */
+  if (n == PEN_MACHINE_DRIVES_MAX)
+    return false;
   if (f->plan->simulated)
-    changed.machine = f->plan->machine; /* one drive per directory */
-  changed.machine.drives[n] =
-      n && changed.machine.n_drives ? changed.machine.drives[0] : some_drive;
-  changed.machine.drives[n].path[0] = '\0';
-  changed.machine.n_drives = n + 1;
+    changed->machine = f->plan->machine; /* one drive per directory */
+  changed->machine.drives[n] =
+      n && changed->machine.n_drives ? changed->machine.drives[0] : some_drive;
+  changed->machine.drives[n].path[0] = '\0';
+  changed->machine.n_drives = n + 1;
   m->nvme_dirs = pen_drives_names();
   m->n_nvme_dirs = n + 1;
   m->described_drives = true;
+  return true;
+}
+
+static int one_more_drive(struct finder *f)
+{
+  struct pen_plan_case changed = *f->question;
+  size_t n = changed.settings.machine.n_nvme_dirs;
+  if ((f->fits && !n) || !add_drive(f, &changed))
+    return 0; /* what fits without a drive is no faster with one */
   return try_case(f, &changed,
                   n ? "a drive more" : "a drive for state (--nvme-path DIR)",
                   NULL);
@@ -155,12 +165,30 @@ static int by_speedup(const void *a, const void *b)
   return (x < y) - (x > y);
 }
 
+/* Where nothing helps alone: with a drive. */
+static int with_a_drive(struct finder *f)
+{
+  struct pen_plan_case base = *f->question;
+  if (f->n || base.settings.machine.n_nvme_dirs || !add_drive(f, &base))
+    return 0;
+  struct finder g = *f;
+  g.question = &base;
+  g.with = "a drive for state (--nvme-path DIR) and ";
+  int rc = smaller_batch(&g);
+  if (rc == 0)
+    rc = shorter_sequences(&g);
+  if (rc == 0)
+    rc = more_ram(&g);
+  f->n = g.n;
+  return rc;
+}
+
 int pen_plan_find_changes(const struct pen_plan_case *question,
                           const struct pen_plan *plan, bool fits,
                           struct pen_plan_change changes[PEN_PLAN_CHANGES_MAX],
                           size_t *ret_n)
 {
-  struct finder f = {question, plan, fits, changes, 0};
+  struct finder f = {question, plan, fits, "", changes, 0};
   int rc = 0;
   if (!fits || plan->simulated) {
     rc = one_more_drive(&f);
@@ -170,6 +198,8 @@ int pen_plan_find_changes(const struct pen_plan_case *question,
       rc = fits ? more_tokens(&f) : smaller_batch(&f);
     if (rc == 0 && !fits)
       rc = shorter_sequences(&f);
+    if (rc == 0 && !fits)
+      rc = with_a_drive(&f);
   }
   if (fits)
     qsort(changes, f.n, sizeof *changes, by_speedup);

@@ -6,8 +6,9 @@ a real run's allocations' order of magnitude; it leaves nothing behind.
 import json
 import os
 import re
+import subprocess
 
-from penstock import Job, fail, main, run, same_weights, succeed, test, tier_bytes
+from penstock import PENSTOCK, Job, Skip, fail, main, run, same_weights, succeed, test, tier_bytes
 
 PROFILE = {
     "version": 1, "name": "test", "cores": 2, "fp32_flops": 2e11, "fp32_flops_per_core": 1e11,
@@ -264,6 +265,69 @@ def a_plan_is_a_file_of_options(folder):
     asked = succeed("train", *options, "-o", job.path("out"), "--dry-run").stderr
     table = re.compile(r"^ +[\d.]+ \w+  .*$|^\w+ +[\d.]+ \w+  \(\d+ bytes\)$", re.M)
     assert table.findall(said) == table.findall(asked) and len(table.findall(said)) > 10
+
+
+@test
+def what_would_make_it_fit_together(folder):
+    """Neither a drive nor a smaller batch helps alone."""
+    options = ("plan", "--model", shape(folder), "--gpu", "rtx3060", "--cores", "8", "--ram", "8GiB", "--max-length", "8192",
+               "-b", "8", "--profile", write_profile(folder, drives=[]))
+    done = fail(3, "does not fit", *options, "-o", "json")
+    changes = [c["what"] for c in json.loads(done.stdout)["changes"]]
+    assert changes and all(c.startswith("a drive for state (--nvme-path DIR) and ") for c in changes), changes
+    more = changes[0].split(" and ")[1].split()
+    assert more[0] == "--per-device-train-batch-size", more
+    succeed(*options[:-2], *more, *DRIVE, "--profile", write_profile(folder))
+
+
+@test
+def device_memory_is_used_to_the_block(folder):
+    """What is asked for is what is taken, to one block's weights."""
+    # The slots of a ring, not only the bytes at home, change by whole blocks.
+    config = shape(folder, vocab_size=16384)
+    options = ("plan", "--model", config, "--host-mode", "discrete", "--host-memory", "64GiB", "--max-length", "64", "-b", "1",
+               "--profile", write_profile(folder), "--threads", "2", "-o", "json")
+    block = 2 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192 + 2 * 2048) + (1 << 20)
+    everything = json.loads(succeed(*options).stdout)["bytes"]["device"]
+    seen = set()
+    for tenths in range(4, 10):
+        wish = everything * tenths // 10
+        got = json.loads(succeed(*options, "--device-memory", wish).stdout)["bytes"]["device"]
+        assert wish - 2 * block <= got <= wish, f"{got} bytes of {wish}, a block has {block}"
+        seen.add(got)
+    assert len(seen) == 6, seen
+
+
+@test
+def a_cgroup_s_limit_is_a_limit(folder):
+    """Before anything is taken: the table and status 3, not a signal."""
+    job = Job(folder, intermediate_size=8192)
+    args = [PENSTOCK, *map(str, job.args(job.path("out")))]
+    need = tier_bytes(succeed(*job.args(job.path("out"), "--dry-run")), "host")
+    for base, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = os.path.join(base, f"pen-test-{os.getpid()}")
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            with open(os.path.join(group, file), "w", encoding="ascii") as f:
+                f.write(str(need - (4 << 20)))
+        except OSError:
+            os.rmdir(group)
+            continue
+
+        def enter(group=group):
+            with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as f:
+                f.write(str(os.getpid()))
+        try:
+            done = subprocess.run(args, capture_output=True, text=True, preexec_fn=enter, timeout=120, check=False)
+        finally:
+            os.rmdir(group)
+        assert done.returncode == 3 and "does not fit" in done.stderr and "host " in done.stderr, done
+        assert not os.path.exists(job.path("out"))
+        return
+    raise Skip("no memory cgroup can be made here")
 
 
 def log_of(output):
