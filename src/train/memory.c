@@ -5,6 +5,7 @@
 #include "src/train/memory.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -81,27 +82,91 @@ static uint64_t number_in(const char *path, const char *key)
   return value;
 }
 
-static uint64_t cgroup_left(const char *limit_path, const char *used_path)
+/* ---- what there is ---- */
+
+/* Where version 1 and 2 of control groups say what. */
+struct cgroup_files {
+  const char *root, *limit, *used, *cache; /* cache: a key of memory.stat */
+};
+
+static const struct cgroup_files cgroup_v1 = {
+    "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+    "total_inactive_file "};
+static const struct cgroup_files cgroup_v2 = {
+    "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "};
+
+static uint64_t number_of(const struct cgroup_files *files, const char *group,
+                          const char *name, const char *key)
 {
-  uint64_t limit = number_in(limit_path, ""), used = number_in(used_path, "");
+  char path[4096];
+  int n = snprintf(path, sizeof path, "%s%s/%s", files->root, group, name);
+  return n < 0 || (size_t)n >= sizeof path ? UINT64_MAX : number_in(path, key);
+}
+
+/* File pages that can go at once are not in the way. */
+static uint64_t group_left(const struct cgroup_files *files, const char *group)
+{
+  uint64_t limit = number_of(files, group, files->limit, "");
+  uint64_t used = number_of(files, group, files->used, "");
+  uint64_t cache = number_of(files, group, "memory.stat", files->cache);
   if (limit == UINT64_MAX || used == UINT64_MAX || limit > (uint64_t)1 << 60)
     return UINT64_MAX;
+  if (cache < used)
+    used -= cache;
   return limit > used ? limit - used : 0;
+}
+
+/* The least of a group and all above it; `group` is used up. */
+static uint64_t groups_left(const struct cgroup_files *files, char *group)
+{
+  uint64_t least = UINT64_MAX;
+  for (char *end = group;; *end = '\0') {
+    uint64_t left = group_left(files, strcmp(group, "/") ? group : "");
+    least = left < least ? left : least;
+    end = strrchr(group, '/');
+    if (!end)
+      return least;
+  }
+}
+
+static bool is_of_memory(const char *controllers)
+{
+  const char *at = strstr(controllers, "memory");
+  char before = at && at > controllers ? at[-1] : ',';
+  return at && before == ',' && (at[6] == ',' || at[6] == '\0');
+}
+
+/* What the limits of this process's control groups leave. */
+static uint64_t cgroups_left(void)
+{
+  char line[4096];
+  uint64_t least = UINT64_MAX;
+  FILE *f = fopen("/proc/self/cgroup", "re");
+  while (f && fgets(line, sizeof line, f)) {
+    line[strcspn(line, "\n")] = '\0';
+    char *controllers = strchr(line, ':');
+    char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group)
+      continue;
+    *group++ = '\0';
+    controllers++;
+    const struct cgroup_files *files = !*controllers ? &cgroup_v2
+                                       : is_of_memory(controllers) ? &cgroup_v1
+                                                                   : NULL;
+    uint64_t left = files ? groups_left(files, group) : UINT64_MAX;
+    least = left < least ? left : least;
+  }
+  if (f)
+    fclose(f);
+  return least;
 }
 
 uint64_t pen_memory_available(void)
 {
   uint64_t kib = number_in("/proc/meminfo", "MemAvailable:");
-  uint64_t left[] = {
-      kib == UINT64_MAX ? kib : kib * 1024,
-      cgroup_left("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-      cgroup_left("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")};
-  uint64_t least = UINT64_MAX;
-  for (size_t i = 0; i < sizeof left / sizeof *left; i++)
-    if (left[i] < least)
-      least = left[i];
-  return least;
+  uint64_t free = kib == UINT64_MAX ? kib : kib * 1024;
+  uint64_t left = cgroups_left();
+  return left < free ? left : free;
 }
 
 int pen_memory_check(const struct pen_memory *memory, uint64_t limit,
