@@ -12,7 +12,7 @@
 
 /* Raised whenever this file, device.h, ops.h, shapes.h, gemm.h or stream.h
  * change. */
-#define PEN_BACKEND_ABI 1
+#define PEN_BACKEND_ABI 2
 
 /* A backend that is open; its plugin owns it. */
 struct pen_backend {

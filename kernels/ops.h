@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/adamw.h"
 #include "kernels/elem.h"
 #include "kernels/gemm.h"
 #include "kernels/shapes.h"
@@ -149,6 +150,11 @@ struct pen_ops {
   void (*gradient_finish)(struct pen_stream *s, size_t n, size_t chunk_elems,
                           const float *grad, const float *extra, void *stored,
                           double *chunk_sumsq, uint64_t *nonfinite);
+  /* One AdamW step on n elements of fp32 state (adamw.h), grad and weight E;
+   * params are read before the return. */
+  void (*adamw)(struct pen_stream *s, const struct pen_adamw_params *params,
+                bool decays, size_t n, float *p, float *m, float *v,
+                const void *grad, void *weight);
   /* x = 0, n fp32. */
   void (*zero_f32)(struct pen_stream *s, size_t n, float *x);
 

@@ -422,11 +422,13 @@ static void emit_drain(struct pen_emit *e, bool commits)
     for (uint32_t t = e->l->block_tiles[b]; t < e->l->block_tiles[b + 1]; t++) {
       if (e->l->tiles[t].state_home == PEN_NONE)
         continue;
+      uint32_t state = pen_move_state_host(e, t);
       uint32_t task = pen_emit_task(e, PEN_TASK_SAVE_TILE, PEN_LANE_WRITE,
                                     always, (uint32_t)b, PEN_NONE);
       if (e->rc == 0)
         e->s->tasks[task].tile = t;
-      pen_emit_read(e, e->l->tiles[t].state_home);
+      pen_emit_read_part(e, state, 0,
+                         e->l->slots[e->l->tiles[t].state_home].bytes);
       if (pen_layout_half_is_weight(e->l, &e->l->tiles[t]))
         read_halves(e, &e->l->tiles[t]);
     }

@@ -63,6 +63,10 @@ static void wish_budgets(struct fitter *f)
   p->weights_host_bytes = w->weights == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
   p->gradients_host_bytes = w->gradients == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
   p->state_host_bytes = w->state == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
+  p->state_device_bytes =
+      w->state == PEN_FIT_DEVICE ||
+              (w->state == PEN_FIT_AUTO && w->gradients == PEN_FIT_AUTO)
+          ? PEN_ALL_BYTES : 0;
   p->activations_device_bytes =
       w->activations == PEN_FIT_AUTO || w->activations == PEN_FIT_DEVICE
           ? PEN_ALL_BYTES : 0;
@@ -157,6 +161,14 @@ static int keep_logits(struct fitter *f)
   return rc;
 }
 
+/* State, with the gradients and sums that stay with it. */
+static int move_state_away(struct fitter *f)
+{
+  size_t per_elem = f->w->weight_elem_bytes + sizeof(float);
+  uint64_t held = held_state(f) + held_bytes(f, per_elem);
+  return squeeze(f, &f->p.state_device_bytes, held, PEN_TIER_DEVICE);
+}
+
 static int relieve_device(struct fitter *f)
 {
   struct pen_placement *p = &f->p;
@@ -217,6 +229,18 @@ static int no_fit(const struct fitter *f)
                        (unsigned long long)over, help);
 }
 
+static int check_state(const struct fitter *f)
+{
+  if (f->wish->state != PEN_FIT_DEVICE || f->wish->unified ||
+      f->w->state->is_plain)
+    return 0;
+  return pen_error_set(PEN_EUSAGE,
+                       "--offload-optimizer none: a device updates state in "
+                       "fp32 alone, and this is kept as %s; leave it out, or "
+                       "keep fp32",
+                       f->w->state->name);
+}
+
 int pen_fit(const struct pen_workload *workload,
             const struct pen_fit_wish *wish,
             const struct pen_fit_limits *limits,
@@ -238,7 +262,11 @@ int pen_fit(const struct pen_workload *workload,
             .tile_slots = wish->tile_slots,
             .activation_slots = wish->activation_slots}};
   wish_budgets(&f);
-  int rc = choose_group(&f);
+  int rc = check_state(&f);
+  if (rc == 0)
+    rc = choose_group(&f);
+  if (rc == 0 && excess(&f, PEN_TIER_DEVICE) && wish->state == PEN_FIT_AUTO)
+    rc = move_state_away(&f);
   if (rc == 0 && !fits(&f) && !wish->inference &&
       wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO) {
     f.p.recompute_blocks = workload->body_end - workload->body_begin;

@@ -31,8 +31,8 @@ struct pen_fit_limits {
   bool has_nvme;         /* drives were offered */
 };
 
-/* Tries, in this order until the slots fit: everything as close as wished;
- * recompute in the head, block by block; in all blocks; activation checkpoints off the device, then weights
+/* Tries, in this order until the slots fit: everything as close as wished; state
+ * off the device, block by block, with its gradients; recompute in the head, block by block; in all blocks; activation checkpoints off the device, then weights
  * off it block by block; on NVMe, if offered, state tile by tile, gradients,
  * weights block by block, activation checkpoints.  What was wished for by name
  * is never moved.  -PEN_ENOFIT: the text says by how many bytes in which tier,

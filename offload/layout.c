@@ -268,12 +268,35 @@ static void place_activations(struct maker *m)
                                 false, w->blocks[b].saved_bytes);
 }
 
+static size_t state_bytes_of_block(const struct maker *m, size_t block)
+{
+  size_t elems = m->w->blocks[block].elems, tile = m->l->placement.tile_elems;
+  size_t rest = elems % tile;
+  return elems / tile * aligned(pen_state_bytes(m->l->state, tile)) +
+         (rest ? aligned(pen_state_bytes(m->l->state, rest)) : 0);
+}
+
+/* Does the device keep all that the update of this block needs? */
+static bool stays_near(const struct maker *m, size_t block, size_t sum_bytes,
+                       uint64_t *budget)
+{
+  const struct pen_workload *w = m->w;
+  size_t bytes = sum_bytes + state_bytes_of_block(m, block) +
+                 aligned(w->blocks[block].elems * w->weight_elem_bytes);
+  bool near = m->l->slots[m->l->weight_home[block]].tier == PEN_TIER_DEVICE &&
+              m->l->state->is_plain && bytes <= *budget;
+  if (near && *budget != PEN_ALL_BYTES)
+    *budget -= bytes;
+  return near;
+}
+
 static void place_gradients(struct maker *m, bool several_groups)
 {
   struct pen_layout *l = m->l;
   const struct pen_workload *w = m->w;
   const struct pen_placement *p = &l->placement;
   struct budget budget = {0, p->gradients_host_bytes};
+  uint64_t near_budget = p->state_device_bytes;
   if (p->inference)
     return;
   size_t sum_ring = 0, stored = 0, stored_nvme = 0, tile_grad = 0;
@@ -281,26 +304,32 @@ static void place_gradients(struct maker *m, bool several_groups)
   for (size_t b = 0; b < w->n_blocks; b++) {
     size_t elems = w->blocks[b].elems;
     size_t bytes = aligned(elems * w->weight_elem_bytes);
-    enum pen_tier tier = take(&budget, false, bytes);
+    bool computes = !is_rows(w, b) || is_head(w, b);
+    bool waits_for_rows = is_rows(w, b) && is_head(w, b);
+    size_t sum = elems * sizeof(float), kept_sum = 0;
+    if (computes && (several_groups || waits_for_rows ||
+                     (head_by_micro && is_head(w, b))))
+      kept_sum = sum;
+    bool near = stays_near(m, b, aligned(kept_sum), &near_budget);
+    enum pen_tier tier = near ? PEN_TIER_DEVICE : take(&budget, false, bytes);
     l->grad_home[b] = add_slot(m, "waiting gradients", tier, true, bytes);
-    mark_arrays(m, l->grad_home[b], 1, p->tile_elems * w->weight_elem_bytes);
+    if (!near)
+      mark_arrays(m, l->grad_home[b], 1, p->tile_elems * w->weight_elem_bytes);
     if (tier == PEN_TIER_NVME) {
       stored_nvme = max_size(stored_nvme, bytes);
       tile_grad = p->tile_elems * w->weight_elem_bytes;
     }
     if (is_rows(w, b))
       l->rows_sum[b] = add_slot(m, "gradient sums of embedding rows",
-                                PEN_TIER_HOST, true, elems * sizeof(float));
-    bool computes = !is_rows(w, b) || is_head(w, b);
-    bool waits_for_rows = is_rows(w, b) && is_head(w, b);
-    if (computes && !waits_for_rows)
+                                PEN_TIER_HOST, true, sum);
+    if (computes && !waits_for_rows && !near)
       stored = max_size(stored, bytes);
-    if (computes && (several_groups || waits_for_rows ||
-                     (head_by_micro && is_head(w, b))))
-      l->partial_home[b] = add_slot(m, "gradient sums", PEN_TIER_HOST, true,
-                                    elems * sizeof(float));
-    if (computes && (!p->unified || l->partial_home[b] == PEN_NONE))
-      sum_ring = max_size(sum_ring, elems * sizeof(float));
+    l->partial_home[b] = add_slot(m, "gradient sums",
+                                  near ? PEN_TIER_DEVICE : PEN_TIER_HOST, true,
+                                  kept_sum);
+    bool sums_at_home = kept_sum && (near || p->unified);
+    if (computes && !sums_at_home)
+      sum_ring = max_size(sum_ring, sum);
   }
   l->grad_sum = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
                          p->gradient_slots, sum_ring);
@@ -321,6 +350,7 @@ static void place_state(struct maker *m)
   struct budget budget = {0, p->state_host_bytes};
   l->tile_bytes = pen_layout_image_bytes(
       l, &(struct pen_tile){.elems = p->tile_elems});
+  bool any_near = false; /* loaded and saved by way of RAM */
   size_t t = 0;
   for (size_t b = 0; b < w->n_blocks; b++) {
     l->block_tiles[b] = (uint32_t)t;
@@ -335,6 +365,12 @@ static void place_state(struct maker *m)
                          : pen_layout_image_bytes(l, tile);
       if (p->inference)
         continue;
+      if (l->slots[l->grad_home[b]].tier == PEN_TIER_DEVICE) {
+        tile->state_home =
+            add_slot(m, "optimizer state", PEN_TIER_DEVICE, true, bytes);
+        any_near = true;
+        continue;
+      }
       if (take(&budget, false, aligned(bytes)) == PEN_TIER_HOST)
         tile->state_home =
             add_slot(m, "optimizer state", PEN_TIER_HOST, true, bytes);
@@ -346,8 +382,8 @@ static void place_state(struct maker *m)
   l->block_tiles[w->n_blocks] = (uint32_t)t;
   l->n_tiles = t;
   l->tile_state = add_ring(m, "state tile ring", PEN_TIER_HOST, p->tile_slots,
-                           l->n_store_tiles || p->inference ? l->tile_bytes
-                                                            : 0);
+                           l->n_store_tiles || any_near || p->inference
+                               ? l->tile_bytes : 0);
   mark_state(m, l->tile_state.first, l->tile_state.count, p->tile_elems);
 }
 

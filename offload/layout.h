@@ -35,8 +35,9 @@ struct pen_tile {
   uint32_t block;
   size_t begin;
   size_t elems;
-  uint32_t state_home; /* slot of its state in RAM; PEN_NONE: in the store */
-  uint32_t store_tile; /* number in the store; PEN_NONE: in RAM */
+  uint32_t state_home; /* slot of its state in RAM, or on the device that keeps
+                          its block's gradient; PEN_NONE: in the store */
+  uint32_t store_tile; /* number in the store; PEN_NONE: in a slot */
 };
 
 struct pen_layout {
@@ -54,8 +55,8 @@ struct pen_layout {
 
   /* Slot numbers, PEN_NONE where there is none. */
   uint32_t *weight_home;  /* [n_blocks] any tier */
-  uint32_t *grad_home;    /* [n_blocks] host or nvme: the waiting gradient */
-  uint32_t *partial_home; /* [n_blocks] host: fp32 sum between groups */
+  uint32_t *grad_home;    /* [n_blocks] any tier: the waiting gradient */
+  uint32_t *partial_home; /* [n_blocks] host or device: fp32 sum between groups */
   uint32_t *rows_sum;     /* [n_blocks] host: fp32 sum of embedding rows */
   uint32_t *act_home;     /* [n_body * group] inputs of body blocks */
   uint32_t *saved;        /* [n_body * group] what backward need not recompute */

@@ -169,8 +169,8 @@ static uint64_t sum_bytes(const struct pen_emit *e, size_t block)
 
 static bool sums_at_home(const struct pen_emit *e, size_t block)
 {
-  return e->l->partial_home[block] != PEN_NONE &&
-         e->l->compute_tier == PEN_TIER_HOST;
+  uint32_t home = e->l->partial_home[block];
+  return home != PEN_NONE && pen_emit_tier(e, home) == e->l->compute_tier;
 }
 
 uint32_t pen_move_sum_begin(struct pen_emit *e, size_t block, bool first)
@@ -207,7 +207,8 @@ void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot)
 uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host)
 {
   uint32_t id = (uint32_t)block, home = e->l->grad_home[block];
-  if (!on_host && e->l->compute_tier == PEN_TIER_DEVICE)
+  if (!on_host && e->l->compute_tier == PEN_TIER_DEVICE &&
+      pen_emit_tier(e, home) != PEN_TIER_DEVICE)
     return pen_emit_take(e, e->l->grad_device, id);
   if (pen_emit_tier(e, home) == PEN_TIER_NVME)
     return pen_emit_take(e, e->l->grad_host, id);
@@ -256,7 +257,9 @@ static void emit_update(struct pen_emit *e, uint32_t number, uint32_t state,
   uint64_t offset = tile->begin * elem, bytes = page_up(tile->elems * elem);
   bool in_place = pen_layout_half_is_weight(e->l, tile);
   bool keeps_image = tile->state_home == PEN_NONE || !in_place;
-  uint32_t task = pen_emit_task(e, PEN_TASK_UPDATE, PEN_LANE_UPDATE,
+  bool near = pen_emit_tier(e, state) == PEN_TIER_DEVICE;
+  uint32_t task = pen_emit_task(e, PEN_TASK_UPDATE,
+                                near ? PEN_LANE_COMPUTE : PEN_LANE_UPDATE,
                                 PEN_GUARD_APPLY, tile->block, PEN_NONE);
   pen_emit_read_part(e, grad, grad == e->l->grad_home[tile->block] ? offset : 0,
                      bytes);
@@ -265,7 +268,7 @@ static void emit_update(struct pen_emit *e, uint32_t number, uint32_t state,
                                           : pen_layout_half_offset(e->l, tile));
   pen_emit_write_part(e, weights, offset, bytes);
   set_tile(e, task, number, 0);
-  if (e->rc < 0)
+  if (e->rc < 0 || near)
     return;
   struct pen_cost *cost = &e->s->tasks[task].cost;
   cost->update_elems = tile->elems;
@@ -273,8 +276,9 @@ static void emit_update(struct pen_emit *e, uint32_t number, uint32_t state,
     cost->dram_read_bytes += bytes;
 }
 
-/* One tile: its gradient and state to RAM, AdamW, its state back.  Its weights
- * go to their place in `weights`. */
+/* One tile: its gradient and state to RAM, AdamW, its state back; or where they
+ * are, by the device that keeps them.  Its weights go to their place in
+ * `weights`. */
 static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
 {
   const struct pen_tile *tile = &e->l->tiles[number];
@@ -312,6 +316,18 @@ static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
   }
 }
 
+uint32_t pen_move_state_host(struct pen_emit *e, uint32_t tile)
+{
+  const struct pen_tile *t = &e->l->tiles[tile];
+  uint32_t home = t->state_home;
+  if (pen_emit_tier(e, home) == PEN_TIER_HOST)
+    return home;
+  uint32_t slot = pen_emit_take(e, e->l->tile_state, tile);
+  pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, t->block, PEN_NONE, home, slot,
+                e->l->slots[home].bytes);
+  return slot;
+}
+
 void pen_move_update(struct pen_emit *e, size_t block)
 {
   uint32_t id = (uint32_t)block, home = e->l->weight_home[block];
@@ -319,7 +335,9 @@ void pen_move_update(struct pen_emit *e, size_t block)
   uint32_t weights = home;
   pen_emit_forget(e, e->l->weight_host, id);
   pen_emit_forget(e, e->l->weight_device, id);
-  if (tier == PEN_TIER_HOST)
+  bool in_place = tier == PEN_TIER_HOST ||
+                  pen_emit_tier(e, e->l->grad_home[block]) == PEN_TIER_DEVICE;
+  if (in_place)
     pen_emit_renew(e, home);
   else
     weights = pen_emit_take(e, e->l->weight_host, id);
@@ -328,7 +346,7 @@ void pen_move_update(struct pen_emit *e, size_t block)
        t++)
     update_tile(e, t, weights);
   pen_emit_unpin(e, weights);
-  if (tier == PEN_TIER_HOST)
+  if (in_place)
     return;
   /* When the update is skipped the old weights stand: bring them instead, so
    * that the ring slot is right either way. */

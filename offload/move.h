@@ -43,4 +43,7 @@ void pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot);
  * weights out. */
 void pen_move_update(struct pen_emit *e, size_t block);
 
+/* A tile's state in RAM, for a tile that has a slot. */
+uint32_t pen_move_state_host(struct pen_emit *e, uint32_t tile);
+
 #endif

@@ -13,7 +13,7 @@ enum pen_tier { PEN_TIER_DEVICE, PEN_TIER_HOST, PEN_TIER_NVME, PEN_TIERS };
 
 /* Each kind of bytes fills its device budget first, then its host budget, and
  * the rest goes to NVMe, in units of a block (weights, gradients), a tile
- * (state) or a micro-batch's activation. */
+ * (state; a block's on the device) or a micro-batch's activation. */
 struct pen_placement {
   bool unified;   /* the device is the host: an upload is a pointer */
   bool inference; /* forward only: no gradients, no state */
@@ -21,6 +21,9 @@ struct pen_placement {
   uint64_t weights_device_bytes, weights_host_bytes;
   uint64_t gradients_host_bytes;
   uint64_t state_host_bytes;
+  /* Of a device of its own, for state, waiting gradients and gradient sums of
+   * whole blocks whose weights it keeps: it updates these itself. */
+  uint64_t state_device_bytes;
   uint64_t activations_device_bytes, activations_host_bytes;
 
   size_t group_size;       /* micro-batches through a block before the next */

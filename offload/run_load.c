@@ -103,8 +103,11 @@ static int load_tile(const struct loading *g, uint32_t number, void *weights)
   struct pen_run *run = g->run;
   const struct pen_layout *l = run->o.layout;
   const struct pen_tile *tile = &l->tiles[number];
+  uint32_t home = tile->state_home;
+  bool on_device =
+      home != PEN_NONE && l->slots[home].tier == PEN_TIER_DEVICE;
   uint32_t slot =
-      tile->state_home != PEN_NONE ? tile->state_home : l->tile_state.first;
+      home != PEN_NONE && !on_device ? home : l->tile_state.first;
   pen_poison_open(&run->poison, slot);
   char *image = slot_address(run, slot);
   int rc = load_image(
@@ -119,6 +122,12 @@ static int load_tile(const struct loading *g, uint32_t number, void *weights)
         queue, pen_store_write_tile(queue, tile->store_tile, image,
                                     pen_layout_image_bytes(l, tile),
                                     pen_layout_half_offset(l, tile), 0));
+  }
+  if (rc == 0 && on_device) {
+    pen_poison_open(&run->poison, home);
+    rc = pen_run_upload_now(run, slot_address(run, home), image,
+                            l->slots[home].bytes);
+    pen_poison_close(&run->poison, home);
   }
   pen_poison_close(&run->poison, slot);
   return rc;

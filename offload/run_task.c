@@ -205,6 +205,9 @@ static int do_update(struct pen_run *run, const struct pen_task *t,
 {
   const struct pen_layout *l = run->o.layout;
   const struct pen_tile *tile = &l->tiles[t->tile];
+  if (t->lane == PEN_LANE_COMPUTE)
+    return model(run)->update(model(run)->ctx, t->block, &run->update.params,
+                              tile->begin, tile->elems, at[1], at[0], at[2]);
   struct pen_update update = {.isa = run->o.isa,
                               .params = &run->update.params,
                               .workload = run->o.workload,

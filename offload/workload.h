@@ -214,6 +214,14 @@ struct pen_compute {
   int (*finish_rows)(void *ctx, size_t block, const float *grad,
                      const float *extra, void *stored,
                      struct pen_finish_result *result);
+
+  /* AdamW on the device, of the block's elements [begin, begin + elems), each
+   * decayed or not as its ranges say: state p, m, v [elems] one after the
+   * other; grad and weight [elems] in the run's dtype.  The bits of the update
+   * lane's.  params is read before the return. */
+  int (*update)(void *ctx, size_t block, const struct pen_adamw_params *params,
+                size_t begin, size_t elems, float *state, const void *grad,
+                void *weight);
 };
 
 #endif

@@ -1,6 +1,7 @@
 /* table.c: the operation table of one instruction set and element type. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tables.h"
+#include "kernels/ops_adamw.h"
 #include "kernels/ops_finish.h"
 
 const struct pen_cpu_table PEN_CPU_NAME(pen_cpu_table) = {
@@ -35,6 +36,7 @@ const struct pen_cpu_table PEN_CPU_NAME(pen_cpu_table) = {
             .from_f32 = pen_cpu_from_f32,
             .gradient_finish =
                 PEN_CPU_BF16 ? pen_ops_finish_bf16 : pen_ops_finish_f32,
+            .adamw = PEN_CPU_BF16 ? pen_ops_adamw_bf16 : pen_ops_adamw_f32,
             .zero_f32 = pen_cpu_zero_f32,
             .route = pen_cpu_route,
             .route_backward = pen_cpu_route_backward,

@@ -221,6 +221,14 @@ static void from_f32(struct pen_stream *s, size_t n, const float *x, void *y)
   check(s, pen_cuda_from_f32(queue(s), PEN_CUDA_ELEM, n, x, y), "from_f32");
 }
 
+static void adamw(struct pen_stream *s, const struct pen_adamw_params *params,
+                  bool decays, size_t n, float *p, float *m, float *v,
+                  const void *grad, void *weight)
+{
+  check(s, pen_cuda_adamw(queue(s), params, decays, n, p, m, v, PEN_CUDA_ELEM,
+                          grad, PEN_CUDA_ELEM, weight), "adamw");
+}
+
 static void gradient_finish(struct pen_stream *s, size_t n, size_t chunk_elems,
                             const float *grad, const float *extra, void *stored,
                             double *chunk_sumsq, uint64_t *nonfinite)
@@ -300,6 +308,7 @@ const struct pen_ops PEN_CUDA_TABLE = {
     .xent_backward = xent_backward,
     .from_f32 = from_f32,
     .gradient_finish = gradient_finish,
+    .adamw = adamw,
     .zero_f32 = zero_f32,
     .route = route,
     .route_backward = route_backward,

@@ -374,6 +374,28 @@ static int finish_rows(void *ctx, size_t block, const float *grad,
                    stored, result);
 }
 
+/* ---- AdamW, where the device keeps state ---- */
+
+static int update(void *ctx, size_t block, const struct pen_adamw_params *params,
+                  size_t begin, size_t elems, float *state, const void *grad,
+                  void *weight)
+{
+  struct pen_model *m = ctx;
+  const struct pen_block *b = &m->params->blocks[block];
+  size_t elem = pen_elem_bytes(m->layer.elem), end = begin + elems;
+  for (size_t r = 0; r < b->n_ranges; r++) {
+    const struct pen_block_range *range = &b->ranges[r];
+    size_t from = range->begin > begin ? range->begin : begin;
+    size_t to = range->end < end ? range->end : end;
+    float *p = state + (from - begin);
+    if (from < to)
+      m->ops->adamw(&m->stream, params, range->decays, to - from, p, p + elems,
+                    p + 2 * elems, at(grad, (from - begin) * elem),
+                    at(weight, (from - begin) * elem));
+  }
+  return pen_stream_take_status(&m->stream);
+}
+
 void pen_compute_init(struct pen_model *model)
 {
   model->compute = (struct pen_compute){
@@ -384,5 +406,5 @@ void pen_compute_init(struct pen_model *model)
       .head_forward = head_forward, .head_loss = head_loss,
       .head_backward = head_backward, .head_end = head_end,
       .head_logits = head_logits, .scatter = scatter, .finish = finish,
-      .finish_rows = finish_rows};
+      .finish_rows = finish_rows, .update = update};
 }

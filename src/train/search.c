@@ -104,7 +104,29 @@ static void set_tile_slots(struct pen_fit_wish *wish, size_t value)
   wish->tile_slots = value;
 }
 
+/* Where the device has room for state, that room may be worth more to
+ * activations. */
+static bool state_is_free(const struct pen_search_problem *p)
+{
+  return p->free_state;
+}
+
+static size_t state_values(const struct pen_search_problem *p,
+                           size_t values[VALUES_MAX])
+{
+  (void)p;
+  values[0] = PEN_FIT_AUTO;
+  values[1] = PEN_FIT_HOST;
+  return 2;
+}
+
+static void set_state(struct pen_fit_wish *wish, size_t value)
+{
+  wish->state = (enum pen_fit_place)value;
+}
+
 static const struct choice choices[] = {
+    {state_is_free, state_values, set_state},
     {recompute_is_free, recompute_values, set_recompute},
     {group_is_free, group_values, set_group},
     {weight_slots_are_free, weight_slot_values, set_weight_slots},

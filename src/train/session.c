@@ -309,6 +309,7 @@ static int search(struct pen_session *s, const struct pen_session_shape *shape,
       .free_recompute = asked->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO,
       .free_weight_slots = !asked->weight_slots,
       .free_tile_slots = !asked->tile_slots,
+      .free_state = asked->state == PEN_FIT_AUTO && !asked->unified,
       .place = fit_candidate,
       .ctx = at};
   if (rc == 0)

@@ -32,6 +32,7 @@ struct pen_placement places_random(uint64_t seed, uint64_t n)
   p.weights_host_bytes = BUDGET(1 << 20);
   p.gradients_host_bytes = BUDGET(1 << 20);
   p.state_host_bytes = BUDGET(3 << 20);
+  p.state_device_bytes = BUDGET(6 << 20);
   p.activations_device_bytes = BUDGET(64 << 10);
   p.activations_host_bytes = BUDGET(64 << 10);
   p.group_size = DRAW(6);

@@ -233,6 +233,22 @@ static int finish(void *ctx, size_t block, const float *grad,
   return 0;
 }
 
+static int update(void *ctx, size_t block, const struct pen_adamw_params *params,
+                  size_t begin, size_t elems, float *state, const void *grad,
+                  void *weight)
+{
+  struct toy *toy = ctx;
+  for (size_t k = 0; k < elems; k++) { /* the slowest way there is */
+    size_t element = begin + k;
+    float *p = state + k;
+    pen_adamw_update_f32(PEN_ISA_SCALAR, params,
+                         element >= toy->ranges[block][1].begin, 1, p, p + elems,
+                         p + 2 * elems, (const float *)grad + k,
+                         (float *)weight + k);
+  }
+  return 0;
+}
+
 static void set_compute(struct toy *toy)
 {
   toy->compute = (struct pen_compute){
@@ -249,7 +265,8 @@ static void set_compute(struct toy *toy)
       .head_logits = head_logits,
       .scatter = scatter,
       .finish = finish,
-      .finish_rows = finish};
+      .finish_rows = finish,
+      .update = update};
 }
 
 void toy_init(struct toy *toy, enum toy_kind kind, size_t n_micros_max)

@@ -264,6 +264,22 @@ static void gradient_finish(const struct case_shape *s, const struct pen_ops *op
 }
 
 
+ARRAYS(adamw, IN(ELEMS, flat(s), -1, 1), INOUT(FLOATS, flat(s)),
+       INOUT(FLOATS, flat(s)), (struct case_array){FLOATS, flat(s), true, true, 0, 1},
+       OUT(ELEMS, flat(s)))
+
+static void adamw(const struct case_shape *s, const struct pen_ops *ops,
+                  struct pen_stream *stream, void *const *at)
+{
+  static const struct pen_adamw_params params = {0.7f, 0.1f, 0.999f, 0.001f,
+                                                 0.9999f, 3e-4f, 1e-9f};
+  size_t n = flat(s) - flat(s) / 3, half = n / 2; /* the rest is left as it is */
+  ops->adamw(stream, &params, true, half, at[1], at[2], at[3], at[0], at[4]);
+  ops->adamw(stream, &params, false, n - half, (float *)at[1] + half,
+             (float *)at[2] + half, (float *)at[3] + half,
+             column(ops, at[0], half), column(ops, at[4], half));
+}
+
 static double gemm_flops(const struct case_shape *s)
 {
   return 4.0 * (double)flat(s) * (double)s->dim;
@@ -303,5 +319,6 @@ const struct op_case op_cases[] = {
     CASE(add, 0, 0, NULL),
     CASE(xent, 3e-5, 8e-3, NULL),
     CASE(gradient_finish, 0, 0, NULL),
+    CASE(adamw, 0, 0, NULL),
     {NULL, NULL, NULL, 0, 0, NULL},
 };

@@ -46,6 +46,8 @@ def near(got, want, share, what):
 
 PLACEMENTS = {
     "all on the device": (),
+    "state in RAM": ("--offload-optimizer", "cpu"),
+    "state on the device, sums too": ("--offload-optimizer", "none", "--group-size", "1"),
     "weights and activations in RAM": ("--offload-params", "cpu", "--offload-activations", "cpu"),
     "all on a drive": ("--offload-optimizer", "nvme", "--offload-params", "nvme", "--offload-gradients", "nvme",
                        "--offload-activations", "nvme", "--recompute", "all", "--nvme-path", "NVME"),

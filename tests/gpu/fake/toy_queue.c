@@ -25,6 +25,8 @@ struct call {
   const void *routes, *mix, *balance;
   const uint32_t *counts;
   struct pen_finish_result finish;
+  struct pen_adamw_params params;
+  size_t begin, elems;
 };
 
 static void run(void *record)
@@ -268,6 +270,22 @@ static int finish(void *ctx, size_t block, const float *grad,
              make_finish);
 }
 
+static void make_update(const struct call *c)
+{
+  inner.update(inner.ctx, c->block, &c->params, c->begin, c->elems, c->grad,
+               c->saved, c->y);
+}
+
+static int update(void *ctx, size_t block, const struct pen_adamw_params *params,
+                  size_t begin, size_t elems, float *state, const void *grad,
+                  void *weight)
+{
+  return put((struct call){.block = block, .params = *params, .begin = begin,
+                           .elems = elems, .grad = state, .saved = grad,
+                           .y = weight},
+             make_update);
+}
+
 void toy_queue_use(struct CUstream_st *stream)
 {
   queue = stream;
@@ -291,4 +309,5 @@ void toy_queue_wrap(struct pen_compute *compute)
   compute->head_end = head_end;
   compute->head_logits = head_logits;
   compute->finish = finish;
+  compute->update = update;
 }

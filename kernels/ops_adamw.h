@@ -1,0 +1,17 @@
+/* ops_adamw.h: adamw of the host's tables of operations (ops.h). */
+#ifndef PEN_KERNELS_OPS_ADAMW_H
+#define PEN_KERNELS_OPS_ADAMW_H
+
+#include "kernels/adamw.h"
+#include "kernels/stream.h"
+
+void pen_ops_adamw_bf16(struct pen_stream *s,
+                        const struct pen_adamw_params *params, bool decays,
+                        size_t n, float *p, float *m, float *v,
+                        const void *grad, void *weight);
+void pen_ops_adamw_f32(struct pen_stream *s,
+                       const struct pen_adamw_params *params, bool decays,
+                       size_t n, float *p, float *m, float *v,
+                       const void *grad, void *weight);
+
+#endif
