@@ -176,7 +176,8 @@ static int relieve_device(struct fitter *f)
   if (f->wish->activations == PEN_FIT_AUTO)
     rc = squeeze(f, &p->activations_device_bytes, held_activations(f),
                  PEN_TIER_DEVICE);
-  if (rc == 0 && f->wish->weights == PEN_FIT_AUTO)
+  if (rc == 0 && f->wish->weights == PEN_FIT_AUTO &&
+      f->wish->state != PEN_FIT_DEVICE) /* which is beside them */
     rc = squeeze(f, &p->weights_device_bytes,
                  held_bytes(f, f->w->weight_elem_bytes), PEN_TIER_DEVICE);
   return rc;
@@ -229,10 +230,23 @@ static int no_fit(const struct fitter *f)
                        (unsigned long long)over, help);
 }
 
+static bool is_away(enum pen_fit_place place)
+{
+  return place == PEN_FIT_HOST || place == PEN_FIT_NVME;
+}
+
+/* State asked for on a device that cannot have it there. */
 static int check_state(const struct fitter *f)
 {
-  if (f->wish->state != PEN_FIT_DEVICE || f->wish->unified ||
-      f->w->state->is_plain)
+  if (f->wish->state != PEN_FIT_DEVICE || f->wish->unified)
+    return 0;
+  if (is_away(f->wish->weights) || is_away(f->wish->gradients))
+    return pen_error_set(PEN_EUSAGE,
+                         "--offload-optimizer none: a device keeps state only "
+                         "beside its weights and gradients; leave out %s",
+                         is_away(f->wish->weights) ? "--offload-params"
+                                                   : "--offload-gradients");
+  if (f->w->state->is_plain)
     return 0;
   return pen_error_set(PEN_EUSAGE,
                        "--offload-optimizer none: a device updates state in "

@@ -33,6 +33,8 @@ PLACEMENTS = {
     "part of the state on disk": ("--nvme-path", "NVME", "MIXED"),
     "discrete": (*DISCRETE,),
     "discrete, small device": (*DISCRETE, "--device-memory", "SMALL"),
+    "discrete, state in RAM": (*DISCRETE, "--offload-optimizer", "cpu"),
+    "discrete, state on the device, groups of 1": (*DISCRETE, *TILE, "--offload-optimizer", "none", "--group-size", "1"),
     "discrete, weights in RAM": (*DISCRETE, "--offload-params", "cpu", "--offload-activations", "cpu"),
     "discrete, all on disk": (*DISCRETE, *DRIVE, *TILE, "--offload-params", "nvme", "--offload-gradients", "nvme",
                               "--offload-activations", "nvme", "--recompute", "all"),

@@ -177,7 +177,8 @@ def shape(folder, **changes):
     return path
 
 
-WORKSTATION = ("--gpu", "rtx4090", "--cores", "16", "--memory-bandwidth", "65GB/s", "--max-length", "1024", "-b", "8")
+GPU = ("--gpu", "rtx4090", "--cores", "16", "--memory-bandwidth", "65GB/s", "--max-length", "1024", "-b", "8")
+WORKSTATION = (*GPU, "--offload-gradients", "cpu")  # and so the state not on the device
 DRIVE = ("--drive-read", "7GB/s", "--drive-write", "5GB/s")
 
 
@@ -205,6 +206,19 @@ def a_machine_can_be_described(folder):
     two = plan_shape(folder, *WORKSTATION, "--ram", "12GiB", *DRIVE, "--drives", "2")
     gain = disk["time"]["seconds_per_step"] / two["time"]["seconds_per_step"]
     assert abs(gain / more["a drive more"] - 1) < 1e-6, (gain, more)
+
+
+@test
+def a_device_with_room_keeps_state(folder):
+    """Less RAM, and no update that waits for it."""
+    away = plan_shape(folder, *WORKSTATION, "--ram", "64GiB")
+    near = plan_shape(folder, *GPU, "--ram", "64GiB")
+    assert near["bytes"]["host"] < away["bytes"]["host"] - 5e9 and near["bytes"]["device"] < 24 << 30, near["bytes"]
+    assert near["time"]["seconds_per_step"] < away["time"]["seconds_per_step"] / 1.1, (near["time"], away["time"])
+    fail(3, "of device memory", "plan", "--model", shape(folder), *GPU, "--profile", write_profile(folder, drives=[]),
+         "--ram", "64GiB", "--device-memory", "12GiB", "--offload-optimizer", "none")
+    fail(2, "leave out --offload-params", "plan", "--model", shape(folder), *GPU, "--profile",
+         write_profile(folder, drives=[]), "--offload-optimizer", "none", "--offload-params", "cpu")
 
 
 @test

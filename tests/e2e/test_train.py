@@ -154,6 +154,8 @@ RESUMES = {  # what the first ten steps ran with, and the next ten
     "groups, threads, discrete": (lambda f: ("--threads", "1", "--group-size", "1"),
                                   lambda f: ("--threads", "3", "--group-size", "2", "--update-threads", "1",
                                              "--host-mode", "discrete", "--recompute", "all", "--isa", "scalar")),
+    "device to drive": (lambda f: ("--host-mode", "discrete", "--offload-optimizer", "none", *TILE), drive),
+    "drive to device": (drive, lambda f: ("--host-mode", "discrete", "--offload-optimizer", "none")),
     "in place to copy-on-write": (lambda f: (*drive(f), "--durability", "none"), drive),
     "a commit every 4 steps": (lambda f: (*drive(f), "--commit-interval", "4"), drive),
 }
