@@ -382,7 +382,7 @@ static int update(void *ctx, size_t block, const struct pen_adamw_params *params
 {
   struct pen_model *m = ctx;
   const struct pen_block *b = &m->params->blocks[block];
-  size_t elem = pen_elem_bytes(m->layer.elem), end = begin + elems;
+  size_t elem = pen_elem_bytes(m->options.elem), end = begin + elems;
   for (size_t r = 0; r < b->n_ranges; r++) {
     const struct pen_block_range *range = &b->ranges[r];
     size_t from = range->begin > begin ? range->begin : begin;

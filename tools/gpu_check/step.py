@@ -36,16 +36,9 @@ def ceilings(check):
     whats = ["memory", "adam", "device"] if check.fake else ["memory", "gemm", "adam", "device", "nvme"]
     rows = []
     for what in whats:
-<<<<<<< HEAD
         where = ["--nvme-path", drive(check)] if what == "nvme" else []
         done = check.run([check.penstock, "bench", what, "--bench-size", size, "--repeats", repeats, "--device",
                           check.options.device, *where, "--profile", profile, "-o", "json"], 200)
-=======
-        more = ["--nvme-path", drive(check)] if what == "nvme" else []
-        more += ["--device", check.options.device] if what == "device" else []
-        done = check.run([check.penstock, "bench", what, "--bench-size", size, "--repeats", repeats, "--profile", profile,
-                          "-o", "json", *more], 200)
->>>>>>> 8d1374f (offload: state on the device by name, beside its weights; plans and tests with it)
         rows += json.loads(done.output[done.output.index("{"):done.output.rindex("}") + 1])["results"]
     if os.path.exists(check.path("machine.json")):
         return {"rows": rows}
