@@ -184,8 +184,8 @@ def nothing_is_left_whoever_ends_it(folder):
         process = subprocess.Popen([PENSTOCK, "bench", "nvme", state, "--bench-size", "256MiB", "--profile",
                                     os.path.join(folder, "machine.json")],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        wait_for(lambda: file_of(process), process)
-        assert os.listdir(state) == [], "the file has a name while it is measured"
+        # open, and without a name before it is measured
+        assert wait_for(lambda: file_of(process) and not os.listdir(state), process)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         assert process.returncode in (1, -number) and said in errors, (process.returncode, errors)
