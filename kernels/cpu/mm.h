@@ -21,7 +21,7 @@
 #endif
 
 /* How to sum: constants at every call, so that no loop asks. */
-enum { PEN_MM_SET = 0, PEN_MM_ADD = 1, PEN_MM_FUSED = 2 };
+enum { PEN_MM_ADD = 1, PEN_MM_FUSED = 2 };
 
 /* C [rows, 16 v] (+)= A B; A (i, k) at i * a_row + k * a_col, B and C at row
  * strides ldb and ldc. */
