@@ -23,37 +23,6 @@ struct maker {
   size_t max_slots;
 };
 
-static size_t aligned(size_t bytes)
-{
-  return (bytes + PEN_SLOT_ALIGN - 1) / PEN_SLOT_ALIGN * PEN_SLOT_ALIGN;
-}
-
-size_t pen_layout_loss_offset(size_t micro) { return micro * sizeof(double); }
-
-size_t pen_layout_nonfinite_offset(const struct pen_workload *workload,
-                                   size_t block)
-{
-  return (workload->n_micros_max + block) * sizeof(double);
-}
-
-size_t pen_layout_sumsq_chunks(const struct pen_workload *workload,
-                               size_t block)
-{
-  size_t elems = workload->blocks[block].elems;
-  return (elems + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS;
-}
-
-size_t pen_layout_sumsq_offset(const struct pen_layout *layout, size_t block)
-{
-  return layout->sumsq_at[block];
-}
-
-size_t pen_layout_counts_bytes(const struct pen_workload *workload,
-                               size_t block)
-{
-  return pen_block_n_experts(&workload->blocks[block]) * sizeof(uint32_t);
-}
-
 /* A zero-byte slot is no slot. */
 static uint32_t add_slot(struct maker *m, const char *purpose,
                          enum pen_tier tier, bool home, size_t bytes)
@@ -68,9 +37,9 @@ static uint32_t add_slot(struct maker *m, const char *purpose,
   l->slots[id] = (struct pen_slot){.purpose = purpose,
                                    .tier = tier,
                                    .home = home,
-                                   .bytes = aligned(bytes),
+                                   .bytes = pen_slot_aligned(bytes),
                                    .offset = l->tier_bytes[tier]};
-  l->tier_bytes[tier] += aligned(bytes);
+  l->tier_bytes[tier] += pen_slot_aligned(bytes);
   return id;
 }
 
@@ -137,51 +106,6 @@ static bool keeps_head(const struct pen_placement *p,
          p->recompute_head_blocks < w->head_end - w->head_begin;
 }
 
-size_t pen_layout_state_bytes(const struct pen_layout *layout,
-                              const struct pen_tile *tile)
-{
-  return pen_state_bytes(layout->state, tile->elems);
-}
-
-size_t pen_layout_half_offset(const struct pen_layout *layout,
-                              const struct pen_tile *tile)
-{
-  return aligned(pen_layout_state_bytes(layout, tile));
-}
-
-size_t pen_layout_image_bytes(const struct pen_layout *layout,
-                              const struct pen_tile *tile)
-{
-  return pen_layout_half_offset(layout, tile) +
-         aligned(pen_state_half_bytes(layout->state, tile->elems));
-}
-
-bool pen_layout_half_is_weight(const struct pen_layout *layout,
-                               const struct pen_tile *tile)
-{
-  uint32_t home = layout->weight_home[tile->block];
-  return layout->state->has_half &&
-         layout->slots[home].tier == PEN_TIER_HOST;
-}
-
-size_t pen_layout_array_bytes(const struct pen_layout *layout,
-                              const struct pen_slot *slot, size_t at)
-{
-  const struct pen_state_format *f = layout->state;
-  size_t begin = 0, groups = slot->state_elems / PEN_STATE_GROUP_ELEMS;
-  if (!slot->state_elems)
-    return slot->array_bytes;
-  for (size_t i = 0; i < f->n_arrays; i++) {
-    size_t end = begin + groups * f->arrays[i].group_bytes;
-    if (i + 1 == f->n_arrays)
-      end = aligned(end);
-    if (at == begin)
-      return end - begin;
-    begin = end;
-  }
-  return slot->bytes - at; /* halves */
-}
-
 bool pen_layout_keeps_head(const struct pen_layout *layout,
                            const struct pen_workload *workload)
 {
@@ -196,7 +120,7 @@ static void place_weights(struct maker *m)
   struct budget budget = {p->weights_device_bytes, p->weights_host_bytes};
   size_t host_ring = 0, device_ring = 0;
   for (size_t b = 0; b < w->n_blocks; b++) {
-    size_t bytes = aligned(w->blocks[b].elems * w->weight_elem_bytes);
+    size_t bytes = pen_slot_aligned(w->blocks[b].elems * w->weight_elem_bytes);
     /* The host gathers rows, so their home is never the device. */
     enum pen_tier tier = take(&budget, !p->unified && !is_rows(w, b), bytes);
     l->weight_home[b] = add_slot(m, "weights", tier, true, bytes);
@@ -232,7 +156,8 @@ static void place_activations(struct maker *m)
   /* Backward needs the last ones first: they stay closest. */
   for (size_t i = n_body; i-- > 1;)
     for (size_t j = 0; j < group; j++) {
-      enum pen_tier tier = take(&budget, !p->unified, aligned(w->act_bytes));
+      enum pen_tier tier =
+          take(&budget, !p->unified, pen_slot_aligned(w->act_bytes));
       any_nvme |= tier == PEN_TIER_NVME;
       any_off_device |= tier != PEN_TIER_DEVICE;
       l->act_home[i * group + j] =
@@ -272,8 +197,8 @@ static size_t state_bytes_of_block(const struct maker *m, size_t block)
 {
   size_t elems = m->w->blocks[block].elems, tile = m->l->placement.tile_elems;
   size_t rest = elems % tile;
-  return elems / tile * aligned(pen_state_bytes(m->l->state, tile)) +
-         (rest ? aligned(pen_state_bytes(m->l->state, rest)) : 0);
+  return elems / tile * pen_slot_aligned(pen_state_bytes(m->l->state, tile)) +
+         (rest ? pen_slot_aligned(pen_state_bytes(m->l->state, rest)) : 0);
 }
 
 /* Does the device keep all that the update of this block needs? */
@@ -282,7 +207,7 @@ static bool stays_near(const struct maker *m, size_t block, size_t sum_bytes,
 {
   const struct pen_workload *w = m->w;
   size_t bytes = sum_bytes + state_bytes_of_block(m, block) +
-                 aligned(w->blocks[block].elems * w->weight_elem_bytes);
+                 pen_slot_aligned(w->blocks[block].elems * w->weight_elem_bytes);
   bool near = m->l->slots[m->l->weight_home[block]].tier == PEN_TIER_DEVICE &&
               m->l->state->is_plain && bytes <= *budget;
   if (near && *budget != PEN_ALL_BYTES)
@@ -303,14 +228,14 @@ static void place_gradients(struct maker *m, bool several_groups)
   bool head_by_micro = keeps_head(p, w) && p->group_size > 1;
   for (size_t b = 0; b < w->n_blocks; b++) {
     size_t elems = w->blocks[b].elems;
-    size_t bytes = aligned(elems * w->weight_elem_bytes);
+    size_t bytes = pen_slot_aligned(elems * w->weight_elem_bytes);
     bool computes = !is_rows(w, b) || is_head(w, b);
     bool waits_for_rows = is_rows(w, b) && is_head(w, b);
     size_t sum = elems * sizeof(float), kept_sum = 0;
     if (computes && (several_groups || waits_for_rows ||
                      (head_by_micro && is_head(w, b))))
       kept_sum = sum;
-    bool near = stays_near(m, b, aligned(kept_sum), &near_budget);
+    bool near = stays_near(m, b, pen_slot_aligned(kept_sum), &near_budget);
     enum pen_tier tier = near ? PEN_TIER_DEVICE : take(&budget, false, bytes);
     l->grad_home[b] = add_slot(m, "waiting gradients", tier, true, bytes);
     if (!near)
@@ -371,7 +296,7 @@ static void place_state(struct maker *m)
         any_near = true;
         continue;
       }
-      if (take(&budget, false, aligned(bytes)) == PEN_TIER_HOST)
+      if (take(&budget, false, pen_slot_aligned(bytes)) == PEN_TIER_HOST)
         tile->state_home =
             add_slot(m, "optimizer state", PEN_TIER_HOST, true, bytes);
       else

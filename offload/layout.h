@@ -12,6 +12,11 @@
 
 #define PEN_SLOT_ALIGN ((size_t)4096)
 
+static inline size_t pen_slot_aligned(size_t bytes)
+{
+  return (bytes + PEN_SLOT_ALIGN - 1) / PEN_SLOT_ALIGN * PEN_SLOT_ALIGN;
+}
+
 struct pen_slot {
   const char *purpose;  /* static text: "weights", "gradient ring" ... */
   enum pen_tier tier;
