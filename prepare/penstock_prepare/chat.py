@@ -120,11 +120,12 @@ def _parse_arguments(messages):
         return messages
     messages = copy.deepcopy(messages)
     for message in messages:
-        for call in message.get("tool_calls") or []:
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else []:
             call = call.get("function", call) if isinstance(call, dict) else None
             if isinstance(call, dict) and isinstance(call.get("arguments"), str):
                 try:
                     call["arguments"] = json.loads(call["arguments"])
-                except json.JSONDecodeError:
+                except (ValueError, RecursionError):
                     pass
     return messages

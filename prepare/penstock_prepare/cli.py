@@ -8,6 +8,7 @@ first sample looks, what was dropped, and last the counts.
 import argparse
 import json
 import os
+import signal
 import sys
 from itertools import islice
 
@@ -49,7 +50,7 @@ def parser():
                    help="which files of a directory that has train and valid files")
     p.add_argument("--bos", metavar="TOKEN", help="begin every document with this token")
     p.add_argument("--eos", metavar="TOKEN", help="end every document with this token")
-    p.add_argument("--show", type=int, default=0, metavar="N",
+    p.add_argument("--show", type=_count, default=0, metavar="N",
                    help="print the first N samples; what is not trained is dim, or in [[ ]]")
     p.add_argument("--encode", action="store_true",
                    help="text on standard input to ids on standard output, no end token")
@@ -60,6 +61,12 @@ def parser():
     p.add_argument("--serve", action="store_true",
                    help="answer requests on standard input, one a line (see serve.py)")
     return p
+
+
+def _count(text):
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of 0 or more")
+    return int(text)
 
 
 def check_usage(p, a):
@@ -229,6 +236,8 @@ def run(p, arguments):
 def main(argv=None):
     p = parser()
     arguments = p.parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing half-written stays
+    sys.stdout.reconfigure(errors="backslashreplace")  # samples may hold what this terminal has no letters for
     try:
         run(p, arguments)
     except PrepareError as error:
@@ -239,7 +248,9 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads --show any more
         return 1
     except OSError as error:
-        message = str(error)
+        message = f"cannot use {error.filename}: {error.strerror}" if error.filename else str(error)
+    except MemoryError:
+        message = "there is not enough memory: a text or a .json file is held whole; records in .jsonl are not"
     except KeyboardInterrupt:
         message = "stopped"
     else:

@@ -27,7 +27,7 @@ def mapping_for(path):
         entries = json.loads(info.read_text("utf-8"))
     except FileNotFoundError:
         return None, None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PrepareError(f"cannot read {info}: {error}") from None
     if not isinstance(entries, dict):
         raise PrepareError(f"{info} is not an object of data sets")
@@ -40,8 +40,9 @@ def mapping_for(path):
 def _mapping(entry, origin):
     formatting = entry.get("formatting", "alpaca")
     columns, tags = entry.get("columns", {}), entry.get("tags", {})
-    if not isinstance(columns, dict) or not isinstance(tags, dict):
-        raise PrepareError(f"{origin}: columns and tags are objects")
+    for said in (columns, tags):
+        if not isinstance(said, dict) or not all(isinstance(name, str) for name in said.values()):
+            raise PrepareError(f"{origin}: columns and tags are objects of names")
     if entry.get("ranking"):
         raise PrepareError(f"{origin} is a set of preferences (ranking), which is not trained here")
     if formatting == "alpaca":
@@ -75,7 +76,7 @@ def _sharegpt(record, columns, tags):
         if not isinstance(item, dict) or tags["role_tag"] not in item:
             return item
         role = item[tags["role_tag"]]
-        return {"from": words.get(role, role), "value": item.get(tags["content_tag"])}
+        return {"from": words.get(role, role) if isinstance(role, str) else role, "value": item.get(tags["content_tag"])}
 
     mapped = {"conversations": [message(item) for item in messages]}
     for key in ("system", "tools"):

@@ -88,11 +88,15 @@ def _decode(data, path):
                            "(iconv -f latin1 -t utf-8)") from None
 
 
+def _fail(error):
+    raise error
+
+
 def _directory(root, notes):
     """As the byte reader of penstock takes a directory: hidden names, links,
     empty and binary files are left out, the order is that of the paths' bytes."""
     paths = []
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root, onerror=_fail):
         folders[:] = [f for f in folders
                       if not f.startswith(".") and not os.path.islink(os.path.join(folder, f))]
         paths += [os.path.join(folder, f) for f in files if not f.startswith(".")]
@@ -118,13 +122,20 @@ def _directory(root, notes):
         raise PrepareError(f"there is no text file in {root}")
 
 
-def _json(path):
-    text = _decode(path.read_bytes(), path)
+def _parse(text, origin, one_line=False):
     try:
-        records = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        raise PrepareError(f"{path} is not JSON at line {error.lineno}, column "
-                           f"{error.colno}: {error.msg}") from None
+        where = "" if one_line else f"line {error.lineno}, "
+        raise PrepareError(f"{origin} is not JSON at {where}column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise PrepareError(f"{origin} is JSON nested too deep to be a record") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise PrepareError(f"{origin} cannot be read: {error}") from None
+
+
+def _json(path):
+    records = _parse(_decode(path.read_bytes(), path), path)
     if not isinstance(records, list):
         raise PrepareError(f"{path} holds no list of records (one record a line is "
                            "a .jsonl file)")
@@ -138,12 +149,7 @@ def _json_lines(path):
             origin = f"{path} line {number}"
             if not line.strip():
                 continue
-            text = _decode(line, origin)
-            try:
-                yield origin, json.loads(text)
-            except json.JSONDecodeError as error:
-                raise PrepareError(f"{origin} is not JSON: {error.msg} at column "
-                                   f"{error.colno}") from None
+            yield origin, _parse(_decode(line, origin), origin, one_line=True)
 
 
 def _parquet(path):

@@ -130,6 +130,8 @@ def _json_text(value, key, origin):
     except json.JSONDecodeError as error:
         raise PrepareError(f"{origin}: \"{key}\" is not JSON: {error.msg} at column "
                            f"{error.colno}") from None
+    except (RecursionError, ValueError) as error:
+        raise PrepareError(f"{origin}: \"{key}\" cannot be read as JSON: {error}") from None
 
 
 def _pair(record, origin):
@@ -226,6 +228,8 @@ def _messages(items, origin):
         else:
             raise PrepareError(f"{where} has neither \"role\" nor \"from\"")
         chat.train.append(_trained(message, where))
+        if not isinstance(message["role"], str):
+            raise PrepareError(f"{where}: \"role\" is {type(message['role']).__name__}, not text")
         if isinstance(message.get("content"), list):
             message["content"] = _parts(message["content"], where)
         chat.messages.append(message)
@@ -234,6 +238,8 @@ def _messages(items, origin):
 
 def _sharegpt(item, where):
     role, value = item["from"], item.get("value")
+    if not isinstance(role, str):
+        raise PrepareError(f"{where}: \"from\" is {type(role).__name__}, not text")
     message = {key: item[key] for key in ("train", "weight") if key in item}
     message["role"] = ROLES.get(role, role)
     message["content"] = value

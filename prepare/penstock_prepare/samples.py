@@ -15,7 +15,7 @@ from penstock_prepare import PrepareError
 from penstock_prepare.chat import Renderer
 from penstock_prepare.dataset_info import NAME, mapping_for
 from penstock_prepare.files import is_records, read_records, read_texts
-from penstock_prepare.records import (IGNORED_LABEL, Alpaca, Chat, Ids, Pair, Question,
+from penstock_prepare.records import (IGNORED_LABEL, Alpaca, Chat, Ids, Pair, Question, Text,
                                       alpaca_chat, alpaca_text, classify, question_texts)
 from penstock_prepare.template import Refusal
 
@@ -67,17 +67,21 @@ class Samples:
         if mapping:
             self.notes.append(f"columns of {path.name} as {NAME} says of {name}")
         for origin, record in read_records(path):
-            kind, what = classify(mapping(record) if mapping else record, origin)
-            if isinstance(what, Question):
-                yield from self._question(kind, what)
-                continue
-            self.n_samples += 1
-            try:
-                sample = self._sample(kind, what)
-            except Refusal as refusal:
-                self.drop(str(refusal), origin)
-                continue
-            yield sample
+            yield from self.of_record(mapping(record) if mapping else record, origin)
+
+    def of_record(self, record, origin):
+        """None where it is dropped; several of a question."""
+        kind, what = classify(record, origin)
+        if isinstance(what, Question):
+            yield from self._question(kind, what)
+            return
+        self.n_samples += 1
+        try:
+            sample = self._sample(kind, what)
+        except Refusal as refusal:
+            self.drop(str(refusal), origin)
+            return
+        yield sample
 
     def _question(self, kind, question):
         if self._assistant_only or self._completion_only:
@@ -97,6 +101,8 @@ class Samples:
         self._first.setdefault(reason, origin)
 
     def _sample(self, kind, what):
+        if isinstance(what, Text) and not what.text.strip():
+            raise Refusal("no text")
         if isinstance(what, Alpaca) and self._template:
             what = alpaca_chat(what)
         if isinstance(what, Chat):

@@ -25,6 +25,9 @@ BROKEN = "\ufffd"  # what a decoder makes of bytes that are no character (yet)
 CONTEXT = 8  # tokens before an answer that can change how its first are written
 
 
+WANTED = {"encode": str, "chat": list, "begin": list, "add": list, "end": bool}
+
+
 class Answer:
     """Text of a list of ids that grows."""
 
@@ -77,7 +80,11 @@ class Server:
         return self._encode(text, True)
 
     def answer(self, request):
+        if not isinstance(request, dict) or len(request) != 1:
+            raise PrepareError("a request is an object with one key")
         (kind, what), = request.items()
+        if not isinstance(what, WANTED.get(kind, ())):
+            raise PrepareError(f"there is no request {kind} of {type(what).__name__}")
         if kind == "encode":
             return self._encode(what, False)
         if kind == "chat":
@@ -99,6 +106,6 @@ def serve(make_tokenizer, template_name):
     for line in sys.stdin.buffer if server else ():
         try:
             reply = server.answer(json.loads(line))
-        except (PrepareError, Refusal, ValueError) as error:
+        except (PrepareError, Refusal, ValueError, TypeError, OverflowError, RecursionError) as error:
             reply = {"error": " ".join(str(error).split())}
         print(json.dumps(reply), flush=True)

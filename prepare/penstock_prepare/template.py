@@ -84,7 +84,7 @@ class Template:
         self._tokens = tokens
         try:
             self._template = _environment().from_string(source)
-        except TemplateError as error:
+        except (TemplateError, RecursionError) as error:
             raise PrepareError(f"{name} is not a chat template: {error}") from None
 
     def save(self, path):

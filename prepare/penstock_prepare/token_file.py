@@ -1,21 +1,22 @@
 """Writes penstock's token file, version 1 (docs/FORMATS.md).
 
-Tokens go to a temporary file beside the target as they come; the header is
-written last, then the file is synced and renamed, so that the target's name
-never names half a file.  The same samples give the same bytes.
+Tokens go to the file as they come; the header is written last, and then it gets
+its name.  The same samples give the same bytes.
 
 One disadvantage: borders wait in memory, eight bytes per document, and from the
 first token that is not trained on also loss flags, one byte per token.
 """
 
-import os
 import struct
 import sys
 import zlib
 from array import array
+from contextlib import contextmanager, suppress
 
 from penstock_prepare import PrepareError
+from penstock_prepare.target import Target
 
+MAGIC = b"PENTOKEN"
 HEADER_BYTES = 256
 VERSION = 1
 ALIGN = 64
@@ -41,31 +42,35 @@ def pack_bits(flags):
 
 class TokenFile:
     def __init__(self, path, tokenizer, records):
-        self._path = os.fspath(path)
+        self._target = Target(path, MAGIC, "token file")
         self._tokenizer = tokenizer
         self._records = records
         self._flags = None  # no section as long as all tokens are trained
         self._borders = array("Q", [0])
         self._crc = 0
         self._token_bytes = 2 if tokenizer.vocab_size <= 1 << 16 else 4
-        folder, name = os.path.split(os.path.abspath(self._path))
-        self._folder = folder
-        self._temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
         self._file = None
 
     def __enter__(self):
-        try:
-            self._file = open(self._temporary, "wb")
-        except OSError as error:
-            raise PrepareError(f"cannot write {self._temporary}: {error.strerror}") from None
-        self._file.write(bytes(HEADER_BYTES))
+        with self._failures():
+            self._file = open(self._target.temporary, "wb")
+            self._file.write(bytes(HEADER_BYTES))
         return self
+
+    @contextmanager
+    def _failures(self):
+        try:
+            yield
+        except OSError as error:
+            raise PrepareError(f"cannot write {self._target.path} after {self.n_tokens} tokens: "
+                               f"{error.strerror}") from None
 
     def add(self, ids, flags):
         """One document; tokens whose flag is 1 are targets."""
         data = _little(array("H" if self._token_bytes == 2 else "I", ids))
         self._crc = zlib.crc32(data, self._crc)
-        self._file.write(data)
+        with self._failures():
+            self._file.write(data)
         if self._flags is None and 0 in flags:
             self._flags = bytearray(b"\1" * self.n_tokens)
         if self._flags is not None:
@@ -91,22 +96,16 @@ class TokenFile:
         """Completes the file and gives it its name."""
         loss = b"" if self._flags is None else pack_bits(self._flags)
         borders = _little(array("Q", self._borders))
-        self._align()
-        self._file.write(loss)
-        self._align()
-        self._file.write(borders)
-        n_bytes = self._file.tell()
-        self._file.seek(0)
-        self._file.write(self._header(loss, borders, n_bytes))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.replace(self._temporary, self._path)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with self._failures():
+            self._align()
+            self._file.write(loss)
+            self._align()
+            self._file.write(borders)
+            n_bytes = self._file.tell()
+            self._file.seek(0)
+            self._file.write(self._header(loss, borders, n_bytes))
+            self._file.close()
+            self._target.commit()
 
     def _header(self, loss, borders, n_bytes):
         def optional(number):
@@ -114,7 +113,7 @@ class TokenFile:
 
         t = self._tokenizer
         flags = FLAG_RECORDS * self._records | FLAG_LOSS * (self._flags is not None)
-        head = struct.pack("<8s4I3Q2I3q32s4IQ", b"PENTOKEN", VERSION, HEADER_BYTES,
+        head = struct.pack("<8s4I3Q2I3q32s4IQ", MAGIC, VERSION, HEADER_BYTES,
                            self._token_bytes, flags, self.n_tokens, self.n_docs,
                            self.n_trained, t.vocab_size, 0, optional(t.bos_id),
                            optional(t.eos_id), optional(t.pad_id), t.sha256, self._crc,
@@ -123,8 +122,5 @@ class TokenFile:
         return head + struct.pack("<I", zlib.crc32(head))
 
     def __exit__(self, kind, value, trace):
-        self._file.close()
-        try:
-            os.unlink(self._temporary)  # already renamed where all went well
-        except FileNotFoundError:
-            pass
+        with self._target, suppress(OSError):  # what it still holds may not fit; the first failure is told
+            self._file.close()

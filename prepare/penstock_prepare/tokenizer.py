@@ -18,6 +18,7 @@ import os
 from pathlib import Path
 
 from penstock_prepare import PrepareError
+from penstock_prepare.json_file import load_json
 from penstock_prepare.template import find_template
 
 # The end tokens of known families, for a tokenizer.json without its config.
@@ -41,6 +42,8 @@ class Tokenizer:
         self._tokenizer.no_truncation()
 
         self.vocab = self._tokenizer.get_vocab(True)
+        if not self.vocab:
+            raise PrepareError(f"the tokenizer {path} has no tokens")
         self.vocab_size = max(self.vocab.values()) + 1
         limit = self._model_config.get("vocab_size")
         if isinstance(limit, int) and 0 < limit < self.vocab_size:
@@ -60,12 +63,7 @@ class Tokenizer:
         self.end_texts = [self.name(number) for number in self._end_ids]
 
     def _json(self, name):
-        try:
-            return json.loads((self._folder / name).read_text("utf-8"))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise PrepareError(f"cannot read {self._folder / name}: {error}") from None
+        return load_json(self._folder / name, {})
 
     def _load(self, path):
         """The library's tokenizer, and the hash by which token files name it."""
@@ -132,6 +130,10 @@ class Tokenizer:
         """Tokens that are no part of the model's own vocabulary, by number."""
         return self._tokenizer.get_added_tokens_decoder()
 
+    def described(self):
+        """The library's tokenizer.json, but for its post-processor."""
+        return json.loads(self._tokenizer.to_str())
+
     def template(self, asked):
         """The chat template --chat-template names, or the model's; None if neither."""
         tokens = {key: token for key in TOKEN_NAMES if (token := self._token(key)) is not None}
@@ -149,6 +151,8 @@ class Tokenizer:
         if isinstance(listed, str):
             found["default"] = (listed, where)
         for entry in listed if isinstance(listed, list) else []:
+            if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in ("name", "template")):
+                raise PrepareError(f"{where}: chat_template is a list of objects with name and template")
             found[entry["name"]] = (entry["template"], f"{where} ({entry['name']})")
         where = self._folder / "chat_template.json"
         alone = self._json(where.name).get("chat_template")
@@ -159,7 +163,10 @@ class Tokenizer:
                   for path in sorted(self._folder.glob("additional_chat_templates/*.jinja"))]
         for name, path in files:
             if path.is_file():
-                found[name] = (path.read_bytes().decode("utf-8"), path)
+                try:
+                    found[name] = (path.read_bytes().decode("utf-8"), path)
+                except UnicodeDecodeError as error:
+                    raise PrepareError(f"the chat template {path} is not UTF-8 at byte {error.start}") from None
         return found
 
     def _prefix(self, asked):
@@ -178,6 +185,8 @@ class Tokenizer:
 
     def encode(self, samples, end=True):
         """For each sample (ids, for each of them 1 where it is trained, else 0)."""
+        for sample in samples:
+            _check_text(sample)
         encodings = iter(self._tokenizer.encode_batch(
             [s.text for s in samples if s.ids is None], add_special_tokens=False))
         for sample in samples:
@@ -233,6 +242,15 @@ class Tokenizer:
 
     def decode(self, ids, skip_special_tokens=False):
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+def _check_text(sample):
+    """JSON may hold half of a character, which no file of text and no tokenizer does."""
+    try:
+        sample.text.encode()
+    except UnicodeEncodeError as error:
+        raise PrepareError(f"{sample.origin}: character {error.start} of the text is half of one "
+                           f"(\\u{ord(sample.text[error.start]):x}, a surrogate without its partner)") from None
 
 
 def _flags(offsets, spans):

@@ -4,6 +4,8 @@ the tool as a program, and its files read back by the C reader.
 Ends the test with 77, saying so, where a package is missing.
 """
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -12,6 +14,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(os.environ.get("PEN_ROOT", Path(__file__).resolve().parents[2]))
 SHARED = ROOT.parent / "shared" / "data"
@@ -24,6 +27,8 @@ try:
 except ImportError as error:
     print(f"skipped: {error} (tools/setup)")
     sys.exit(77)
+
+from penstock_prepare import cli  # noqa: E402 (found where it lies)
 
 TEXT = "the quick brown fox jumps over the lazy dog\n" * 3 + "äöü €\n"
 
@@ -63,12 +68,26 @@ class Case(unittest.TestCase):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
-    def tool(self, *arguments, code=0, stdin=""):
+    def tool(self, *arguments, code=0, stdin=None):
+        """In this process, which is quicker, but for what reads standard input."""
+        if stdin is None:
+            return self.here(arguments, code)
         done = subprocess.run([sys.executable, "-m", "penstock_prepare", *map(str, arguments)],
                               input=stdin, capture_output=True, text=True,
                               env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare")))
         self.assertEqual(done.returncode, code, done.stderr)
         return done
+
+    def here(self, arguments, code):
+        out, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+            try:
+                got = cli.main(list(map(str, arguments)))
+            except SystemExit as usage:
+                got = usage.code
+        out.seek(0)
+        self.assertEqual(got, code, said.getvalue())
+        return SimpleNamespace(returncode=got, stdout=out.read(), stderr=said.getvalue())
 
     def refused(self, part, *arguments, code=1):
         error = self.tool(*arguments, code=code).stderr.strip()

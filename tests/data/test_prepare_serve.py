@@ -71,7 +71,11 @@ class Serve(Case):
         self.assertIn("ids", after)
         self.assertIn("no tokenizer", self.talk(self.folder / "nothing", [])[0]["error"])
         self.assertIn("no chat template", self.talk(self.model("plain"), [{"chat": []}])[1]["error"])
-        self.assertIn("error", self.talk(model, ["not json"])[1])
+        for request in ("not json", "[]", "5", "{}", '{"encode": 5}', '{"chat": "a"}', '{"add": ["a"]}', '{"add": [-1]}',
+                        '{"add": [99999999999]}', '{"other": 1}', '{"chat": [5]}', "[" * 100000, '{"encode": "\\ud83d"}'):
+            answers = self.talk(model, [request, {"encode": "the"}])
+            self.assertIn("error", answers[1], request[:40])
+            self.assertIn("ids", answers[2], request[:40])
 
 
 if __name__ == "__main__":

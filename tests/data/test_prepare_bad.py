@@ -1,0 +1,350 @@
+"""penstock-prepare with what people and machines get wrong: broken and odd
+records, places that cannot be written, full disks, signals.  Each is one line and
+an exit code, never a trace, and nothing half-written stays.
+"""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from prepare_case import ROOT, TEXT, main
+from test_prepare_chat import TALK, ChatCase
+from penstock_prepare import PrepareError
+from penstock_prepare.dataset_info import mapping_for
+from penstock_prepare.samples import Samples
+from penstock_prepare.template import OWN, Template
+from penstock_prepare.tokenizer import Tokenizer
+
+SEED = int(os.environ.get("PEN_SEED", random.randrange(1 << 32)))
+NOBODY = 65534
+
+
+class Json(ChatCase):
+    def setUp(self):
+        super().setUp()
+        self.chat_model()
+
+    def refuse(self, part, name, content, *options):
+        self.refused(part, "--tokenizer", self.folder / "model", "-o", self.out, *options,
+                     self.write(name, content))
+
+    def test_broken_at_a_line(self):
+        good = json.dumps({"text": "the fox"}) + "\n"
+        for n in (0, 1, 1000):
+            self.refuse(f"a.jsonl line {n + 1} is not JSON at column 14", "a.jsonl", good * n + '{"text": "the\n' + good)
+        self.refuse("a.json is not JSON at line 3, column 1", "a.json", '[{"text": "a"},\n{"text": "b"},\n]')
+
+    def test_nothing(self):
+        for name in ("a.jsonl", "a.txt"):
+            self.refuse(name, name, "")
+        self.refuse("a.json is not JSON at line 1", "a.json", "")
+        self.refuse("nothing to train on", "a.json", "[]")
+        self.refuse("nothing to train on", "a.jsonl", "\n\n \n")
+
+    def test_nested_too_deep(self):
+        deep = "[" * 100000 + "]" * 100000
+        self.refuse("a.jsonl line 1 is JSON nested too deep", "a.jsonl", '{"text": ' + deep + "}")
+        self.refuse("a.json is JSON nested too deep", "a.json", deep)
+        self.refuse('"tools" cannot be read', "b.jsonl", json.dumps({"messages": TALK, "tools": deep}))
+
+    def test_numbers_without_end(self):
+        self.refuse("a.jsonl line 1 cannot be read", "a.jsonl", '{"input_ids": [' + "9" * 5000 + "]}")
+        self.refuse("gives id 9999", "a.jsonl", '{"input_ids": [5, ' + "9" * 4000 + "]}")
+
+    def test_half_a_character(self):
+        """JSON can hold it; no tokenizer takes it."""
+        good = '{"text": "the fox"}\n'
+        self.refuse("a.jsonl line 3: character 2 of the text is half of one (\\ud83d", "a.jsonl",
+                    good + '\n{"text": "ab\\ud83d"}\n')
+        self.refuse("half of one", "a.jsonl", '{"messages": [{"role": "user", "content": "\\udc00"}]}')
+        self.refuse("half of one", "a.jsonl", '{"prompt": "a\\ud83d", "choices": ["a", "b"], "answer": 0}', "--choices",
+                    self.folder / "c.json")
+        _, documents, _ = self.prepare([{"text": "\U0001f600"}])  # written as a pair of them
+        self.assertEqual(len(documents), 1)
+
+    def test_a_line_of_megabytes(self):
+        text = TEXT * 20000
+        tokenizer, ((ids, _),), _ = self.prepare([{"text": text}])
+        self.assertEqual(tokenizer.decode(ids, skip_special_tokens=True), text)
+
+    def test_no_text(self):
+        """A record of blanks teaches nothing but to end at once."""
+        _, documents, said = self.prepare([{"text": "the fox"}, {"text": ""}, {"text": " \n"}])
+        self.assertEqual(len(documents), 1)
+        self.assertIn("2 of 3 samples dropped; most often (2, first", said)
+        self.assertIn("no text", said)
+        self.out.unlink()
+        self.refuse("2 of 2 samples dropped", "a.jsonl", '{"text": ""}\n' * 2)
+        self.refuse("no token to train", "a.jsonl", '{"input_ids": []}\n')
+        self.refuse("no token to train", "a.jsonl", '{"input_ids": [5]}\n')
+
+    def test_kinds_may_be_mixed(self):
+        _, documents, said = self.prepare([{"text": "the fox"}, {"messages": TALK}, {"prompt": "the ", "completion": "dog"},
+                                           {"input_ids": [5, 6]}])
+        self.assertEqual(len(documents), 4)
+        self.assertEqual(said.count("1 records by their keys"), 4)
+        self.out.unlink()
+        self.refused("records (.json, .jsonl, .parquet) and text cannot", "--tokenizer", self.folder / "model", "-o",
+                     self.out, self.write("a.txt", "a"), self.folder / "r.jsonl", code=2)
+
+    def test_wrong_types(self):
+        for record, part in (
+                ({"messages": [{"role": 5, "content": "a"}]}, '"role" is int'),
+                ({"conversations": [{"from": ["gpt"], "value": "a"}]}, '"from" is list'),
+                ({"conversations": [{"from": "function_call", "value": 5}]}, "a function call is an object"),
+                ({"prompt": ["a"], "completion": "b"}, '"prompt" is list'),
+                ({"prompt": [TALK[0]], "completion": [5]}, "message 1 is int"),
+                ({"prompt": "a", "choices": ["a"], "answer": 0}, "two texts or more"),
+                ({"prompt": "a", "choices": ["a", "b"], "answer": 2}, "0 to 1, not 2"),
+                ({"prompt": "a", "choices": ["a", "b"], "answer": True}, "not True"),
+                ({"instruction": "a", "output": ["b"]}, '"output" is list'),
+                ({"instruction": "a", "output": "b", "history": {"a": 1}}, '"history" is dict'),
+                ({"text": {"a": "b"}}, '"text" is dict'), ({}, "(none)"), ({"text": None}, "(none)")):
+            with self.subTest(part):
+                self.refuse(part, "a.jsonl", json.dumps(record))
+
+    def test_odd_calls_are_the_templates_business(self):
+        record = {"messages": [TALK[0], dict(TALK[1], tool_calls=5), dict(TALK[1], tool_calls=[5, {"function": 6}])]}
+        _, documents, _ = self.prepare([record])
+        self.assertEqual(len(documents), 1)
+
+    def test_columns_that_are_no_names(self):
+        for entry in ({"columns": {"prompt": ["a"]}}, {"tags": {"role_tag": 5}, "formatting": "sharegpt"},
+                      {"formatting": "other"}, {"columns": 5}):
+            self.write("dataset_info.json", json.dumps({"x": {"file_name": "a.jsonl", **entry}}))
+            self.refuse("dataset_info.json: x", "a.jsonl", '{"a": 1}')
+        for text in ("{", "[" * 100000, "[]"):
+            self.write("dataset_info.json", text)
+            self.refuse("dataset_info.json", "a.jsonl", '{"a": 1}')
+        self.write("dataset_info.json", json.dumps({"x": {"file_name": "a.jsonl", "formatting": "sharegpt"}}))
+        self.refuse('"from" is list', "a.jsonl", '{"conversations": [{"from": [1], "value": 2}]}')
+
+
+class AnyRecord(ChatCase):
+    """Whatever a record holds, it is a sample, or refused, or dropped: never a trace."""
+    KEYS = ["text", "prompt", "completion", "instruction", "input", "output", "system", "history", "messages",
+            "conversations", "conversation", "tools", "input_ids", "labels", "choices", "answer", "chosen", "rejected",
+            "role", "content", "from", "value", "tool_calls", "function", "arguments", "train", "weight", "type", "other"]
+    LEAVES = [None, True, False, 0, 1, -1, 0.5, 5, 1 << 70, float("nan"), "", " ", "the fox", "user", "assistant", "gpt",
+              "human", "system", "tool", "function_call", "observation", "\ud83d", "[{", '{"a": 1}', "\ufdd0", "</s>"]
+    USUAL = {"role": ["user", "assistant", "system"], "from": ["human", "gpt", "function_call", "observation"],
+             "value": ["the fox", '{"a": 1}'], "input_ids": [[], [5], [5, 6, 7]], "labels": [[5, 6, 7], [-100, -100, 7]],
+             "choices": [["a", "b"]], "answer": [0, 1, 2], "tools": [[], "[]", [{"name": "f"}]], "history": [[], [["a", "b"]]]}
+    SETS = [["role", "content"], ["from", "value"], ["messages"], ["conversations"], ["input_ids"], ["input_ids", "labels"],
+            ["prompt", "completion"], ["instruction", "output"], ["prompt", "choices", "answer"], ["text"], []]
+
+    def value(self, draw, depth):
+        kind = draw.random()
+        if depth == 0 or kind < 0.4:
+            return draw.choice(self.LEAVES)
+        if kind < 0.7:
+            return [self.value(draw, depth - 1) for _ in range(draw.randrange(4))]
+        return self.record(draw, depth - 1)
+
+    def usual(self, draw, key, depth):
+        """Mostly what such a key holds, else anything."""
+        if draw.random() < 0.1 or depth == 0:
+            return self.value(draw, depth)
+        if key in ("messages", "conversations", "conversation"):
+            names = draw.choice(self.SETS[:2])
+            return [{name: self.usual(draw, name, depth - 1) for name in names} for _ in range(draw.randrange(4))]
+        return draw.choice(self.USUAL.get(key, ["the fox", "jumps"]))
+
+    def record(self, draw, depth):
+        more = draw.sample(self.KEYS, draw.choice([0, 0, 1, 3]))
+        return {key: self.usual(draw, key, depth) for key in draw.choice(self.SETS) + more}
+
+    def test_never_a_trace(self):
+        print(f"PEN_SEED={SEED}", file=sys.stderr)
+        draw = random.Random(SEED)
+        tokenizer = Tokenizer(self.chat_model())
+        info = {"a": {"file_name": "r.jsonl", "formatting": "sharegpt"}, "b": {"file_name": "s.jsonl"}}
+        self.write("dataset_info.json", json.dumps(info))
+        mappings = [None, mapping_for(self.folder / "r.jsonl")[0], mapping_for(self.folder / "s.jsonl")[0]]
+        template = Template(OWN["chatml"], "chatml", {})
+        counts = {"refused": 0, "dropped": 0, "encoded": 0}
+        for _ in range(4000):
+            mapping, record = draw.choice(mappings), self.record(draw, 4)
+            samples = Samples([], draw.choice([template, None]), tokenizer.end_texts, draw.random() < 0.5,
+                              draw.random() < 0.3)
+            try:
+                found = list(samples.of_record(mapping(record) if mapping else record, "here"))
+                encoded = list(tokenizer.encode(found))
+            except PrepareError as error:
+                counts["refused"] += 1
+                self.assertIn("here", str(error))
+                continue
+            counts["encoded"] += len(encoded)
+            counts["dropped"] += samples.n_dropped
+            for ids, flags in encoded:
+                self.assertEqual(len(ids), len(flags))
+        for kind, n in counts.items():
+            self.assertGreater(n, 5, counts)
+
+
+class Models(ChatCase):
+    """What is wrong with the model's directory."""
+
+    def refuse(self, part, model, *options):
+        self.refused(part, "--tokenizer", model, "-o", self.out, *options, self.records([{"messages": TALK}]))
+
+    def test_templates(self):
+        model = self.chat_model()
+        path = model / "tokenizer_config.json"
+        config = json.loads(path.read_text())
+        for bad in ([5], [{"name": "default"}], [{"name": 5, "template": "a"}]):
+            path.write_text(json.dumps({**config, "chat_template": bad}))
+            self.refuse("name and template", model)
+        path.write_text(json.dumps({**config, "chat_template": "{% if %}"}))
+        self.refuse("is not a chat template", model)
+        path.write_text(json.dumps({**config, "chat_template": "{{ 1 / 0 }}"}))
+        self.refuse("1 of 1 samples dropped; most often (1, first", model)
+        path.write_text(json.dumps({**config, "chat_template": "{{ nothing.at.all }}"}))
+        self.refuse("UndefinedError", model)
+        path.write_text(json.dumps({**config, "chat_template": "{{ '(' * 9 }}" + "{% if 1 %}" * 3000}))
+        self.refuse("chat template", model)
+        self.refuse("cannot read the chat template", model, "--chat-template", self.write("t.jinja", b"\xff"))
+        self.refuse("there is no chat template", model, "--chat-template", model)
+        (model / "chat_template.jinja").write_bytes(b"\xff")
+        self.refuse("chat_template.jinja is not UTF-8 at byte 0", model)
+
+    def test_tokenizers(self):
+        model = self.chat_model()
+        for name in ("tokenizer_config.json", "config.json", "generation_config.json"):
+            for text in ("{", "[]", "5", "[" * 100000, b"\xff"):
+                whole = (model / name).read_bytes() if (model / name).exists() else b"{}"
+                self.write(f"model/{name}", text)
+                self.refuse(name, model)
+                (model / name).write_bytes(whole)
+        words = json.loads((model / "tokenizer.json").read_text())
+        words["model"].update(vocab={}, merges=[])
+        (model / "tokenizer.json").write_text(json.dumps({**words, "added_tokens": []}))
+        self.refuse("has no tokens", model)
+        (model / "tokenizer.json").write_bytes(b"")
+        self.refuse("cannot load the tokenizer", model)
+
+    def test_without_packages(self):
+        """What is missing is named, and how to install it."""
+        model = self.chat_model()
+        for package, asked in (("tokenizers", ["-o", self.out]), ("jinja2", ["-o", self.out]),
+                               ("gguf", ["--gguf", "F16", "-o", self.folder / "x.gguf"])):
+            hidden = self.write(f"hidden-{package}/{package}.py", f"raise ImportError('no module {package}')").parent
+            data = [] if package == "gguf" else [self.records([{"messages": TALK}])]
+            done = subprocess.run([sys.executable, "-m", "penstock_prepare", "--tokenizer", str(model),
+                                   *map(str, asked + data)], capture_output=True, text=True,
+                                  env=dict(os.environ, PYTHONPATH=f"{hidden}:{ROOT / 'prepare'}"))
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+            self.assertIn("tools/setup", done.stderr)
+
+
+class Places(ChatCase):
+    def setUp(self):
+        super().setUp()
+        self.model_folder, self.text = self.chat_model(), self.write("a.txt", TEXT)
+
+    def refuse(self, part, out, *data, code=1, options=()):
+        self.refused(part, "--tokenizer", self.model_folder, "-o", out, *options, *(data or [self.text]), code=code)
+
+    def test_what_is_there_is_not_replaced(self):
+        """A slip of the hand costs no data: nothing but a token file is replaced."""
+        for name in ("a.txt", "model/tokenizer.json"):
+            whole = (self.folder / name).read_bytes()
+            self.refuse("is no token file: it is not replaced", self.folder / name)
+            self.assertEqual((self.folder / name).read_bytes(), whole)
+        self.refuse("is no file", self.model_folder)
+        device = self.folder / "device"
+        os.mkfifo(device)
+        self.refuse("is no file", device)
+        self.write("empty", "")  # as mktemp makes it
+        self.tool("--tokenizer", self.model_folder, "-o", self.folder / "empty", self.text)
+        self.tool("--tokenizer", self.model_folder, "-o", self.folder / "empty", self.text)
+
+    def test_folders(self):
+        self.refuse("cannot write", self.folder / "no" / "x")
+        self.refuse("cannot write", self.text / "x")
+        self.refuse("saved.jinja", self.out, self.records([{"messages": TALK}]),
+                    options=["--save-template", self.folder / "no" / "saved.jinja"])
+        question = self.write("q.jsonl", json.dumps({"prompt": "a", "choices": ["b", "c"], "answer": 0}))
+        self.refuse("c.json", self.out, question, options=["--choices", self.folder / "no" / "c.json"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become nobody")
+    def test_rights(self):
+        closed = self.folder / "closed"
+        closed.mkdir(mode=0o700)
+        self.write("closed/a.txt", "a")
+        self.write("half/inner/a.txt", "a")
+        self.write("half/b.txt", "b")
+        (self.folder / "half/inner").chmod(0o700)
+        (self.folder / "open").mkdir()
+        (self.folder / "open").chmod(0o777)
+        self.folder.chmod(0o755)
+        for data, out, part in ((closed / "a.txt", self.folder / "open/o", "a.txt"), (closed, self.folder / "open/o", "closed"),
+                                (self.folder / "half", self.folder / "open/o", "inner"),
+                                (self.text, self.folder / "o", "cannot write")):
+            os.seteuid(NOBODY)
+            try:
+                said = self.tool("--tokenizer", self.model_folder, "-o", out, data, code=1).stderr
+            finally:
+                os.seteuid(0)
+            self.assertEqual(len(said.splitlines()), 1, said)
+            self.assertIn(part, said)
+            self.assertIn("Permission denied", said)
+
+    def test_full_disk(self):
+        """Room for the first bytes only, at several sizes; nothing stays."""
+        data = self.records([{"messages": TALK}] * 3000)
+        whole = self.folder / "whole.pent"
+        self.tool("--tokenizer", self.model_folder, "-o", whole, data)
+        size = whole.stat().st_size
+        whole.unlink()
+        for limit in (0, 300, size // 2, size - 1):
+            def less(limit=limit):
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            done = subprocess.run([sys.executable, "-m", "penstock_prepare", "--tokenizer", str(self.model_folder), "-o",
+                                   str(self.out), str(data)], capture_output=True, text=True, preexec_fn=less,
+                                  env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare"), PYTHONDONTWRITEBYTECODE="1"))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            line, = done.stderr.splitlines()
+            self.assertRegex(line, r"cannot write .*out.pent after \d+ tokens: File too large")
+            self.assertEqual([p for p in self.folder.iterdir() if "out.pent" in p.name], [])
+
+    def test_stopped(self):
+        """Ctrl-C, and a polite kill: one line, nothing half-written."""
+        pipe = self.folder / "endless.jsonl"
+        os.mkfifo(pipe)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen([sys.executable, "-m", "penstock_prepare", "--tokenizer", str(self.model_folder), "-o",
+                                   str(self.out), str(pipe)], stderr=subprocess.PIPE, text=True,
+                                  env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare"))) as tool:
+                with open(pipe, "w", encoding="utf-8") as file:
+                    file.write((json.dumps({"text": TEXT}) + "\n") * 300)
+                    file.flush()
+                    while not any(p.name.startswith(".out.pent") for p in self.folder.iterdir()):
+                        time.sleep(0.01)
+                    tool.send_signal(number)
+                    self.assertEqual(tool.stderr.read(), "penstock-prepare: stopped\n")
+                self.assertEqual(tool.wait(), 1)
+            self.assertEqual([p for p in self.folder.iterdir() if "out.pent" in p.name], [])
+
+    def test_usage(self):
+        out, model = ["-o", self.out], ["--tokenizer", self.model_folder]
+        for arguments in ([*out, "--show", "-1", self.text], [*out, "--show", "x", self.text],
+                          [*out, "--split", "test", self.text], ["--gguf", "Q4", *out], ["--gguf", "F16", *out, self.text],
+                          ["--serve", self.text], ["--serve", "--encode"], ["--encode", "--chat-template", "chatml"],
+                          [*out, self.text, "--assistant-only-loss"], [self.text, "--show", "1", "--save-template", "x"]):
+            self.refused("error:", *model, *arguments, code=2)
+        self.refused("no token '<nope>'", *model, *out, "--eos", "<nope>", self.text)
+        for stdin, part in (("-1", "0 to 4294967295"), ("4294967296", "0 to 4294967295"), ("1.5", "decimal")):
+            self.assertIn(part, self.tool(*model, "--decode", stdin=stdin, code=1).stderr)
+        self.assertEqual(self.tool(*model, "--decode", stdin="4294967295").stdout, "")
+
+
+if __name__ == "__main__":
+    main()
