@@ -367,6 +367,8 @@ static void place_working(struct maker *m)
   l->tables = l->placement.unified ? PEN_NONE
                                    : add_slot(m, "tables", PEN_TIER_DEVICE,
                                               true, w->tables_bytes);
+  l->kept = add_slot(m, "keys and values of a document", PEN_TIER_DEVICE, true,
+                     w->kept_bytes);
   l->logits =
       add_slot(m, "logits", PEN_TIER_DEVICE, false, w->logits_bytes);
   l->logits_host = l->placement.unified

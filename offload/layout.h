@@ -81,6 +81,7 @@ struct pen_layout {
   size_t *sumsq_at; /* [n_blocks + 1] bytes within the results: each block's
                        sums of squares, then the end */
   uint32_t tables; /* PEN_NONE where compute reads the workload's own */
+  uint32_t kept;   /* the compute lane's own, from step to step */
   uint32_t work, logits, logits_host;
   uint32_t results_device, results_host;
 

@@ -19,6 +19,11 @@ static const struct pen_compute *model(const struct pen_run *run)
   return run->o.compute;
 }
 
+static struct pen_inputs inputs(const struct pen_run *run, const void *micro)
+{
+  return (struct pen_inputs){run->tables, micro, run->kept};
+}
+
 static int do_gather(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
@@ -34,7 +39,7 @@ static int do_inputs(struct pen_run *run, const struct pen_task *t,
 static int do_forward(struct pen_run *run, const struct pen_task *t,
                       void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   void *saved = t->n_accesses > 5 ? at[5] : NULL;
   return model(run)->forward(model(run)->ctx, t->block, t->micro, &in, at[1],
                              at[2], at[3], saved, at[4]);
@@ -43,7 +48,7 @@ static int do_forward(struct pen_run *run, const struct pen_task *t,
 static int do_backward(struct pen_run *run, const struct pen_task *t,
                        void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *saved = t->n_accesses > 6 ? at[6] : NULL;
   return model(run)->backward(model(run)->ctx, t->block, t->micro, &in, at[1],
                               at[2], saved, at[3], at[4], at[5]);
@@ -52,7 +57,7 @@ static int do_backward(struct pen_run *run, const struct pen_task *t,
 static int do_route(struct pen_run *run, const struct pen_task *t,
                     void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   void *balance = t->n_accesses > 7 ? at[7] : NULL;
   return model(run)->route(model(run)->ctx, t->block, t->micro, &in, at[1],
                            at[2], at[3], at[4], at[5], at[6], balance);
@@ -90,7 +95,7 @@ static int do_join(struct pen_run *run, const struct pen_task *t,
 static int do_join_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   return model(run)->join_backward(model(run)->ctx, t->block, t->micro, &in,
                                    at[1], at[2], at[3], at[4]);
 }
@@ -108,7 +113,7 @@ static int do_expert_backward(struct pen_run *run, const struct pen_task *t,
 static int do_route_backward(struct pen_run *run, const struct pen_task *t,
                              void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *balance = t->n_accesses > 8 ? at[8] : NULL;
   return model(run)->route_backward(model(run)->ctx, t->block, t->micro, &in,
                                     at[1], at[2], at[3], at[4], at[5], at[6],
@@ -124,7 +129,7 @@ static int do_head_begin(struct pen_run *run, const struct pen_task *t,
 static int do_head_forward(struct pen_run *run, const struct pen_task *t,
                            void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   void *saved = t->n_accesses > 5 ? at[5] : NULL;
   return model(run)->head_forward(model(run)->ctx, t->block, t->micro, &in,
                                   at[1], at[2], at[3], saved, at[4]);
@@ -133,7 +138,7 @@ static int do_head_forward(struct pen_run *run, const struct pen_task *t,
 static int do_head_loss(struct pen_run *run, const struct pen_task *t,
                         void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *balance = t->n_accesses > 3 ? at[3] : NULL;
   return model(run)->head_loss(model(run)->ctx, t->micro, &in, at[1], balance,
                                at[2]);
@@ -142,7 +147,7 @@ static int do_head_loss(struct pen_run *run, const struct pen_task *t,
 static int do_head_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *saved = t->n_accesses > 7 ? at[7] : NULL;
   return model(run)->head_backward(model(run)->ctx, t->block, t->micro, &in,
                                    at[1], at[2], at[3], saved, at[4], at[5],
@@ -158,7 +163,7 @@ static int do_head_end(struct pen_run *run, const struct pen_task *t,
 static int do_head_logits(struct pen_run *run, const struct pen_task *t,
                           void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   return model(run)->head_logits(model(run)->ctx, t->block, t->micro, &in,
                                  at[1], at[2], at[3], at[4]);
 }

@@ -92,6 +92,10 @@ struct pen_workload {
    * memory of its own gets a copy once.  tables_bytes may be 0. */
   const void *tables;
   size_t tables_bytes;
+
+  /* Memory in which calls of the compute lane keep what later steps need, and
+   * nobody else looks; may be 0. */
+  size_t kept_bytes;
 };
 
 static inline bool pen_workload_is_tied(const struct pen_workload *w)
@@ -110,6 +114,7 @@ struct pen_finish_result {
 struct pen_inputs {
   const void *tables; /* the workload's */
   const void *micro;  /* what put_inputs wrote for the micro-batch */
+  void *kept;         /* [kept_bytes], at first with anything in it */
 };
 
 /* What the model computes.  `micro` counts within the step; the model's `ctx`

@@ -61,8 +61,7 @@ int pen_cuda_rope(pen_cuda_stream s, enum pen_elem elem,
                   size_t ldx, const uint32_t *positions, const float *cosines,
                   const float *sines, bool inverse);
 
-/* bf16: scores and probabilities pass through bf16 tensor cores.  Of all three:
- * soft caps, and windows over a cache, are refused (cudaErrorInvalidValue). */
+/* bf16: scores and probabilities pass through bf16 tensor cores. */
 int pen_cuda_attention(pen_cuda_stream s, enum pen_elem elem,
                        const struct pen_attention *a, const void *q,
                        const void *k, const void *v, void *o, float *lse);

@@ -69,13 +69,16 @@ static int put_inputs(void *ctx, size_t micro, void *inputs)
 
 /* ---- body ---- */
 
-/* A layer's part of the cache, where the micro-batch uses it. */
-static struct pen_layer_cache layer_cache(struct pen_model *m, size_t block,
+/* A layer's part of the cache, where the micro-batch uses it: per layer keys,
+ * then values. */
+static struct pen_layer_cache layer_cache(const struct pen_model *m,
+                                          size_t block, void *cache,
                                           const struct pen_compute_micro *b)
 {
   if (!b->cached)
     return (struct pen_layer_cache){.keys = NULL};
-  char *keys = m->cache + 2 * info_of(m, block)->layer * m->cache_bytes;
+  char *keys =
+      (char *)cache + 2 * info_of(m, block)->layer * m->cache_bytes;
   return (struct pen_layer_cache){.keys = keys,
                                   .values = keys + m->cache_bytes,
                                   .first = b->cache_first,
@@ -109,7 +112,7 @@ static struct pen_layer_call layer_call(struct pen_model *m, size_t block,
                                        : m->first_key_at);
   c.cosines = in->tables;
   c.sines = at(in->tables, m->sines_at);
-  c.cache = layer_cache(m, block, &m->micros[micro]);
+  c.cache = layer_cache(m, block, in->kept, &m->micros[micro]);
   return c;
 }
 

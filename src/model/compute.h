@@ -39,8 +39,7 @@ struct pen_model {
   /* Bytes from the beginning of a micro-batch's inputs, and of the tables: */
   size_t positions_at, first_key_at, first_in_window_at, targets_at;
   size_t logit_rows_at, sines_at;
-  char *cache;        /* per layer keys, then values; NULL: none */
-  size_t cache_bytes; /* of one of these */
+  size_t cache_bytes; /* of a layer's keys, and of its values */
   struct pen_compute_micro *micros; /* [max_micros] */
   void *memory;                    /* all arrays above */
 };

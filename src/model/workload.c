@@ -64,12 +64,6 @@ static size_t layer_cache_bytes(const struct pen_params *params,
          pen_elem_bytes(o->elem);
 }
 
-size_t pen_model_cache_bytes(const struct pen_params *params,
-                             const struct pen_model_options *options)
-{
-  return 2 * params->config.n_layers * layer_cache_bytes(params, options);
-}
-
 static void lay_out(struct pen_model *m, const struct pen_params *params,
                     size_t n_threads, struct carver *c)
 {
@@ -101,7 +95,6 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
   m->workload.tables_bytes = c->used - tables_begin;
   if (!o->ops)
     m->stream.scratch = carve(c, n_threads, PEN_STREAM_SCRATCH_BYTES);
-  m->cache = carve(c, 1, pen_model_cache_bytes(params, o));
 }
 
 /* Where a micro-batch's arrays lie in its inputs. */
@@ -178,6 +171,7 @@ static void fill_workload(struct pen_model *m)
   w->act_bytes = tokens * hidden * pen_elem_bytes(o->elem);
   w->dhead_bytes = tokens * hidden * sizeof(float);
   w->stats_bytes = tokens * PEN_XENT_ROWS * sizeof(float);
+  w->kept_bytes = 2 * config->n_layers * m->cache_bytes;
   w->work_bytes = pen_head_work_bytes(o->elem, hidden, tokens);
   for (size_t kind = 0; kind < PEN_N_BLOCK_KINDS; kind++)
     w->work_bytes = max_size(w->work_bytes, m->layers[kind].work_bytes);

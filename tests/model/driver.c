@@ -69,6 +69,7 @@ void driver_open(struct driver *d, const char *path,
   for (size_t i = 0; i < d->workload->n_blocks; i++)
     load_block(d, i);
   d->logits = buffer(d->workload->logits_bytes);
+  d->kept = buffer(d->workload->kept_bytes);
 }
 
 void driver_close(struct driver *d)
@@ -80,6 +81,7 @@ void driver_close(struct driver *d)
   free(d->weights);
   free(d->grads);
   free(d->logits);
+  free(d->kept);
   pen_model_free(&d->model);
   pen_pool_free(&d->pool);
   pen_pool_free(&d->update_pool);
@@ -191,7 +193,7 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   p->balance = w->balance_bytes ? buffer(w->balance_bytes) : NULL;
   void *inputs = buffer(w->inputs_bytes);
   test_ok(c->put_inputs(c->ctx, micro, inputs));
-  p->in = (struct pen_inputs){w->tables, inputs};
+  p->in = (struct pen_inputs){w->tables, inputs, d->kept};
   p->acts[0] = buffer(w->act_bytes);
   for (size_t b = w->rows_begin; b < w->rows_end; b++)
     test_ok(c->gather(c->ctx, b, micro, d->weights[b], p->acts[0]));
