@@ -171,8 +171,7 @@ static int do_head_logits(struct pen_run *run, const struct pen_task *t,
 static int do_scatter(struct pen_run *run, const struct pen_task *t,
                       void *const *at)
 {
-  return model(run)->scatter(model(run)->ctx, t->block, t->micro, at[0],
-                             at[1]);
+  return model(run)->scatter(model(run)->ctx, t->micro, at[0], at[1]);
 }
 
 static int do_zero(struct pen_run *run, const struct pen_task *t,
@@ -189,11 +188,22 @@ static int do_finish(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
   struct pen_finish_result result = {.chunk_sumsq = at[3], .nonfinite = at[2]};
-  const float *extra = t->n_accesses > 4 ? at[4] : NULL;
-  int (*finish)(void *, size_t, const float *, const float *, void *,
-                struct pen_finish_result *) =
-      t->kind == PEN_TASK_FINISH ? model(run)->finish : model(run)->finish_rows;
-  return finish(model(run)->ctx, t->block, at[0], extra, at[1], &result);
+  return model(run)->finish(model(run)->ctx, t->block, at[0], at[1], &result);
+}
+
+static int do_keep_rows(struct pen_run *run, const struct pen_task *t,
+                        void *const *at)
+{
+  return model(run)->keep_rows(model(run)->ctx, t->block, at[0], at[1], at[2]);
+}
+
+static int do_finish_rows(struct pen_run *run, const struct pen_task *t,
+                          void *const *at)
+{
+  struct pen_finish_result result = {.chunk_sumsq = at[3], .nonfinite = at[2]};
+  float *kept = t->n_accesses > 4 ? at[4] : NULL;
+  return model(run)->finish_rows(model(run)->ctx, t->block, at[0], kept, at[1],
+                                 &result);
 }
 
 static int do_copy(struct pen_run *run, const struct pen_task *t,
@@ -306,7 +316,8 @@ static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_SCATTER] = do_scatter,
     [PEN_TASK_ZERO] = do_zero,
     [PEN_TASK_FINISH] = do_finish,
-    [PEN_TASK_FINISH_ROWS] = do_finish,
+    [PEN_TASK_KEEP_ROWS] = do_keep_rows,
+    [PEN_TASK_FINISH_ROWS] = do_finish_rows,
     [PEN_TASK_COPY] = do_copy,
     [PEN_TASK_UPDATE] = do_update,
     [PEN_TASK_DECIDE] = do_decide,

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "kernels/cast.h"
+#include "src/model/compute.h"
 
 static void *buffer(size_t bytes)
 {
@@ -219,6 +220,26 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   return loss;
 }
 
+/* Adds the gradients of the step's rows to those of their blocks. */
+static void scatter(struct driver *d, size_t micro, const void *grad)
+{
+  const struct pen_workload *w = d->workload;
+  const struct pen_param_block *infos = d->model->params->infos;
+  size_t dim = d->model->params->config.hidden_size;
+  float *sums = buffer(w->rows_bytes);
+  memset(sums, 0, w->rows_bytes);
+  test_ok(d->compute->scatter(d->compute->ctx, micro, grad, sums));
+  for (size_t i = 0; i < d->model->rows.n; i++) {
+    size_t b = w->rows_begin, id = d->model->rows.ids[i];
+    while (id >= infos[b].row_begin + infos[b].rows)
+      b++;
+    float *row = d->grads[b] + (id - infos[b].row_begin) * dim;
+    for (size_t k = 0; k < dim; k++)
+      row[k] += sums[i * dim + k];
+  }
+  free(sums);
+}
+
 static void backward(struct driver *d, size_t micro, struct pass *p)
 {
   const struct pen_workload *w = d->workload;
@@ -241,8 +262,7 @@ static void backward(struct driver *d, size_t micro, struct pass *p)
     test_ok(c->backward(c->ctx, b, micro, &p->in, d->weights[b],
                         p->acts[i], p->saved[b], grad, d->grads[b], p->work));
   }
-  for (size_t b = w->rows_begin; b < w->rows_end; b++)
-    test_ok(c->scatter(c->ctx, b, micro, grad, d->grads[b]));
+  scatter(d, micro, grad);
   free(dx);
   free(grad);
 }

@@ -289,15 +289,13 @@ static void xent(const struct case_shape *s, const struct pen_ops *ops,
   ops->xent_backward(stream, &shape, at[2], at[1], at[4]);
 }
 
-ARRAYS(gradient_finish, IN(FLOATS, flat(s), -1, 1), IN(FLOATS, flat(s), -1, 1),
-       OUT(ELEMS, flat(s)), OUT(DOUBLES, (flat(s) + 4095) / 4096),
+ARRAYS(gradient_finish, IN(FLOATS, flat(s), -1, 1), OUT(ELEMS, flat(s)), OUT(DOUBLES, (flat(s) + 4095) / 4096),
        OUT(COUNTS, 1))
 
 static void gradient_finish(const struct case_shape *s, const struct pen_ops *ops,
                             struct pen_stream *stream, void *const *at)
 {
-  ops->gradient_finish(stream, s->tokens * s->cols, 4096, at[0], at[1], at[2], at[3],
-                       at[4]);
+  ops->gradient_finish(stream, s->tokens * s->cols, 4096, at[0], at[1], at[2], at[3]);
 }
 
 
