@@ -85,13 +85,15 @@ static int head_end(void *ctx, size_t micro, const float *dx, void *d)
   return 0;
 }
 
-static int scatter(void *ctx, size_t micro, const void *d, float *sums)
+static int scatter(void *ctx, size_t block, size_t micro, const void *d,
+                   float *grad)
 {
   return 0;
 }
 
 static int finish(void *ctx, size_t block, const float *grad,
-                  void *stored, struct pen_finish_result *result)
+                  const float *extra, void *stored,
+                  struct pen_finish_result *result)
 {
   const struct pen_block *blocks = ctx;
   size_t n = (blocks[block].elems + PEN_NORM_CHUNK_ELEMS - 1) /
@@ -100,18 +102,6 @@ static int finish(void *ctx, size_t block, const float *grad,
     result->chunk_sumsq[i] = 0;
   *result->nonfinite = 0;
   return 0;
-}
-
-static int keep_rows(void *ctx, size_t block, const float *grad, void *stored,
-                     float *kept)
-{
-  return 0;
-}
-
-static int finish_rows(void *ctx, size_t block, const float *sums, float *kept,
-                       void *stored, struct pen_finish_result *result)
-{
-  return finish(ctx, block, sums, stored, result);
 }
 
 /* ---- the run ---- */
@@ -154,14 +144,13 @@ static void make_workload(struct idle *idle, const struct pen_arguments *a)
       .weight_elem_bytes = sizeof(uint16_t), .state = &pen_state_fp32,
       .n_micros_max = 1,
       .act_bytes = 4096, .dhead_bytes = 4096, .stats_bytes = 4096,
-      .work_bytes = 4096, .inputs_bytes = 64, .rows_bytes = 4096};
+      .work_bytes = 4096, .inputs_bytes = 64};
   idle->compute = (struct pen_compute){
       .ctx = idle->blocks, .gather = gather, .put_inputs = put_inputs,
       .forward = forward, .backward = backward, .head_begin = head_begin,
       .head_forward = head_forward, .head_loss = head_loss,
       .head_backward = head_backward, .head_end = head_end,
-      .scatter = scatter, .keep_rows = keep_rows, .finish = finish,
-      .finish_rows = finish_rows};
+      .scatter = scatter, .finish = finish, .finish_rows = finish};
 }
 
 static int open_store(struct idle *idle)

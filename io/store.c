@@ -77,6 +77,7 @@ void pen_store_close(struct pen_store **store)
   pthread_mutex_destroy(&s->mutex);
   free(s->committed.places);
   free(s->now);
+  free(s->aside);
   free(s->slot);
   free(s);
   *store = NULL;
@@ -110,7 +111,10 @@ int pen_store_build_tables(struct pen_store *store)
   store->slot_bytes = pen_store_manifest_bytes(m->n_tiles);
   store->slot = aligned_alloc(PEN_STORE_ALIGN, store->slot_bytes);
   store->now = calloc(m->n_tiles ? m->n_tiles : 1, sizeof *store->now);
-  if (!store->slot || !store->now)
+  store->aside = calloc(m->n_tiles ? m->n_tiles : 1, sizeof *store->aside);
+  for (size_t i = 0; store->aside && i < m->n_tiles; i++)
+    store->aside[i].dir = UINT32_MAX;
+  if (!store->slot || !store->now || !store->aside)
     return pen_error_set(-ENOMEM, "cannot hold the tables of %" PRIu64
                          " tiles", m->n_tiles);
   code = pen_store_space_init(&store->space, store->n_dirs, m->n_extents);

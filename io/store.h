@@ -119,6 +119,16 @@ int pen_store_read_tile(struct pen_store_queue *queue, size_t tile,
 int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
                          const void *buffer, size_t bytes, size_t head_bytes,
                          uint64_t tag);
+/* Writes what the tile may come to be to a free extent: for reads and commits the
+ * tile stays as it is until settled, and another such write takes this one's
+ * place.  Not in place. */
+int pen_store_write_aside(struct pen_store_queue *queue, size_t tile,
+                          const void *buffer, size_t bytes, size_t head_bytes,
+                          uint64_t tag);
+/* Tiles that were written aside are from now on what was written, as if by
+ * write_tile, or (stands false) were never written.  All writes must have been
+ * reaped. */
+void pen_store_settle(struct pen_store *store, bool stands);
 /* Scratch: any aligned range in [0, scratch_bytes); no CRC, no undo. */
 int pen_store_read_scratch(struct pen_store_queue *queue, uint64_t offset,
                            void *buffer, size_t bytes, uint64_t tag);

@@ -99,6 +99,22 @@ int pen_store_commit(struct pen_store *store, uint64_t step, const void *meta,
   return 0;
 }
 
+/* The hold of `aside` becomes that of `now`. */
+void pen_store_settle(struct pen_store *store, bool stands)
+{
+  pthread_mutex_lock(&store->mutex);
+  for (size_t i = 0; i < store->committed.n_tiles; i++) {
+    struct pen_store_place *aside = &store->aside[i];
+    if (aside->dir == UINT32_MAX)
+      continue;
+    pen_store_space_drop(&store->space, stands ? &store->now[i] : aside);
+    if (stands)
+      store->now[i] = *aside;
+    aside->dir = UINT32_MAX;
+  }
+  pthread_mutex_unlock(&store->mutex);
+}
+
 int pen_store_uncommit(struct pen_store *store)
 {
   struct pen_store_manifest next = store->committed;

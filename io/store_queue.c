@@ -285,9 +285,36 @@ static int place_tile(struct pen_store *store, size_t tile, size_t bytes,
   return 0;
 }
 
-int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
-                         const void *buffer, size_t bytes, size_t head_bytes,
-                         uint64_t tag)
+/* A free extent for what the tile may come to be; what was aside goes. */
+static int place_aside(struct pen_store *store, size_t tile, size_t bytes,
+                       struct pen_store_place *ret_place)
+{
+  struct pen_store_place place = {.bytes = bytes};
+  pthread_mutex_lock(&store->mutex);
+  pen_store_space_drop(&store->space, &store->aside[tile]);
+  store->aside[tile].dir = UINT32_MAX;
+  int code = pen_store_space_take(&store->space, &place.dir, &place.extent);
+  if (!code) {
+    store->aside[tile] = place;
+    pen_store_space_hold(&store->space, &place);
+    store->dirty[place.dir] = true;
+    store->writes_in_flight++;
+  }
+  pthread_mutex_unlock(&store->mutex);
+  if (code)
+    return refuse_full(store, tile);
+  *ret_place = place;
+  return 0;
+}
+
+/* `table` says where the tile lies from now on, placed there by `place_it`. */
+static int write_tile(struct pen_store_queue *queue,
+                      struct pen_store_place *table,
+                      int (*place_it)(struct pen_store *store, size_t tile,
+                                      size_t bytes,
+                                      struct pen_store_place *ret_place),
+                      size_t tile, const void *buffer, size_t bytes,
+                      size_t head_bytes, uint64_t tag)
 {
   struct pen_store *store = queue->store;
   struct pen_store_place place;
@@ -303,7 +330,7 @@ int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
   if (store->committed.in_place && store->committed.committed)
     code = pen_store_uncommit(store);
   if (!code)
-    code = place_tile(store, tile, bytes, &place);
+    code = place_it(store, tile, bytes, &place);
   if (code)
     return code;
   struct pending *p = take(queue, WRITE_TILE, tile, (void *)buffer, tag);
@@ -314,13 +341,32 @@ int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
   uint32_t crc = pen_crc32c(head, (const char *)buffer + head_bytes,
                             bytes - head_bytes);
   pthread_mutex_lock(&store->mutex);
-  struct pen_store_place *now = &store->now[tile];
-  if (now->dir == place.dir && now->extent == place.extent) {
-    now->head_crc = head;
-    now->crc = crc;
+  struct pen_store_place *entry = &table[tile];
+  if (entry->dir == place.dir && entry->extent == place.extent) {
+    entry->head_crc = head;
+    entry->crc = crc;
   }
   pthread_mutex_unlock(&store->mutex);
   return code ? pen_store_fail(store, code) : 0;
+}
+
+int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
+                         const void *buffer, size_t bytes, size_t head_bytes,
+                         uint64_t tag)
+{
+  return write_tile(queue, queue->store->now, place_tile, tile, buffer, bytes,
+                    head_bytes, tag);
+}
+
+int pen_store_write_aside(struct pen_store_queue *queue, size_t tile,
+                          const void *buffer, size_t bytes, size_t head_bytes,
+                          uint64_t tag)
+{
+  if (queue->store->committed.in_place)
+    return pen_error_set(-PEN_EUNSUPPORTED, "a store that updates in place "
+                         "(--durability none) has nothing free to write aside");
+  return write_tile(queue, queue->store->aside, place_aside, tile, buffer, bytes,
+                    head_bytes, tag);
 }
 
 static int scratch(struct pen_store_queue *queue, enum operation operation,

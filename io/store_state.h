@@ -23,6 +23,7 @@ struct pen_store {
   pthread_mutex_t mutex; /* over all below */
   struct pen_store_manifest committed; /* newest; its places are held */
   struct pen_store_place *now;         /* [n_tiles] as last written; held */
+  struct pen_store_place *aside;       /* [n_tiles] written aside; held */
   struct pen_store_space space;
   bool dirty[PEN_STORE_DIRS_MAX]; /* tiles were written since its sync */
   size_t writes_in_flight;        /* of tiles */

@@ -120,6 +120,18 @@ static void find_arrays(const struct pen_state_format *format,
   }
 }
 
+void pen_state_copy(const struct pen_state_format *format,
+                    const struct pen_state_part *part, const void *from)
+{
+  size_t at = 0;
+  for (size_t i = 0; i < format->n_arrays; i++) {
+    size_t begin = at + array_bytes(format, i, part->begin);
+    memcpy((char *)part->arrays + begin, (const char *)from + begin,
+           array_bytes(format, i, part->n));
+    at += array_bytes(format, i, part->elems);
+  }
+}
+
 void pen_state_update(const struct pen_state_format *format,
                       const struct pen_state_update *update)
 {

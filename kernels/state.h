@@ -81,6 +81,10 @@ size_t pen_state_bytes(const struct pen_state_format *format, size_t elems);
 size_t pen_state_half_bytes(const struct pen_state_format *format,
                             size_t elems);
 
+/* The range's elements of `from`, arrays of as many elements, into its own. */
+void pen_state_copy(const struct pen_state_format *format,
+                    const struct pen_state_part *part, const void *from);
+
 /* One step.  Any thread, for ranges apart from each other. */
 void pen_state_update(const struct pen_state_format *format,
                       const struct pen_state_update *update);

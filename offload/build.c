@@ -14,12 +14,16 @@
 static const enum pen_guard always = PEN_GUARD_ALWAYS;
 
 /* The rows of one micro-batch lie anywhere in the embedding: each of its blocks
- * is taken to hold an equal part of them. */
-static void charge_rows(struct pen_emit *e, uint32_t act)
+ * is taken to hold an equal part of them.  `sums`: they are added to fp32. */
+static void charge_rows(struct pen_emit *e, uint32_t act, bool sums)
 {
   size_t n_blocks = e->w->rows_end - e->w->rows_begin;
   uint64_t bytes = e->l->slots[act].bytes / n_blocks;
-  pen_emit_traffic(e, bytes, bytes);
+  uint64_t fp32 = bytes / e->w->weight_elem_bytes * sizeof(float);
+  if (sums)
+    pen_emit_traffic(e, bytes + fp32, fp32);
+  else
+    pen_emit_traffic(e, bytes, bytes);
 }
 
 /* What compute must know of each micro-batch: written on the host, then up. */
@@ -56,7 +60,7 @@ static void emit_gather(struct pen_emit *e, struct pen_build_span g)
                     pen_build_micro(g, j));
       pen_build_read_weight(e, b, w);
       pen_emit_write(e, x[j]);
-      charge_rows(e, x[j]);
+      charge_rows(e, x[j], false);
     }
   }
   for (size_t j = 0; up && j < g.count; j++) {
@@ -246,27 +250,32 @@ static void emit_scatter(struct pen_emit *e, struct pen_build_span g)
                     down, l->slots[d].bytes);
       d = down;
     }
-    uint64_t bytes = l->slots[d].bytes;
-    uint64_t fp32 = bytes / e->w->weight_elem_bytes * sizeof(float);
-    pen_emit_task(e, PEN_TASK_SCATTER, PEN_LANE_UPDATE, always, PEN_NONE,
-                  pen_build_micro(g, j));
-    pen_emit_read(e, d);
-    pen_emit_modify(e, l->rows_sums);
-    pen_emit_traffic(e, bytes + fp32, fp32);
+    for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
+      pen_emit_task(e, PEN_TASK_SCATTER, PEN_LANE_UPDATE, always, (uint32_t)b,
+                    pen_build_micro(g, j));
+      pen_emit_read(e, d);
+      pen_emit_modify(e, l->rows_sum[b]);
+      charge_rows(e, d, true);
+    }
   }
 }
 
 static void emit_zero_rows(struct pen_emit *e)
 {
-  pen_emit_renew(e, e->l->rows_sums);
-  pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_UPDATE, always, PEN_NONE, PEN_NONE);
-  pen_emit_write(e, e->l->rows_sums);
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
+    pen_emit_renew(e, e->l->rows_sum[b]);
+    pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_UPDATE, always, (uint32_t)b,
+                  PEN_NONE);
+    pen_emit_write(e, e->l->rows_sum[b]);
+  }
 }
 
 static void emit_finish_rows(struct pen_emit *e)
 {
-  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++)
-    pen_build_finish_rows(e, b);
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
+    uint32_t partial = e->l->partial_home[b];
+    pen_build_finish(e, b, partial == PEN_NONE ? e->l->rows_sum[b] : partial, true);
+  }
 }
 
 /* What finishing the blocks [first, end) counted. */
@@ -310,7 +319,7 @@ static void end_updates(struct pen_emit *e, bool commits)
 {
   if (commits && (e->carry->pending || e->shape->save))
     emit_commit(e);
-  e->carry->pending = false;
+  e->carry->pending = e->carry->speculated = false;
 }
 
 /* Both passes over the head: all micro-batches of the group at once, so that
@@ -393,6 +402,7 @@ static void emit_groups(struct pen_emit *e, bool commits)
   pen_emit_read_part(e, l->results_host, counts,
                      pen_layout_sumsq_offset(e->l, e->w->n_blocks) - counts);
   e->carry->pending = true;
+  e->carry->speculated = e->shape->speculates && l->n_speculative;
 }
 
 /* Of a tile whose halves are weights in RAM. */
@@ -445,6 +455,7 @@ int pen_schedule_build(const struct pen_workload *workload,
   memset(schedule->n_tickets, 0, sizeof schedule->n_tickets);
   memset(schedule->uses, 0, layout->n_slots * sizeof *schedule->uses);
   memset(schedule->updated, 0, workload->n_blocks * sizeof *schedule->updated);
+  memset(schedule->written, 0, layout->n_tiles * sizeof *schedule->written);
   struct pen_emit e = {.w = workload,
                        .l = layout,
                        .shape = shape,

@@ -26,8 +26,10 @@ int pen_check_init(struct pen_check *check, const struct pen_layout *layout,
   c.next = calloc(a, sizeof *c.next);
   c.first_use = calloc(c.n_slots, sizeof *c.first_use);
   c.last_use = calloc(c.n_slots, sizeof *c.last_use);
+  c.is_updated = calloc(layout->n_tiles + 1, sizeof *c.is_updated);
+  c.written = calloc(layout->n_tiles + 1, sizeof *c.written);
   bool whole = c.known && c.after && c.order && c.owner && c.next &&
-               c.first_use && c.last_use;
+               c.first_use && c.last_use && c.is_updated && c.written;
   for (int lane = 0; lane < PEN_LANES; lane++)
     whole &= (c.by_ticket[lane] = calloc(t, sizeof(uint32_t))) != NULL;
   *check = c;
@@ -48,6 +50,8 @@ void pen_check_done(struct pen_check *check)
   free(check->next);
   free(check->first_use);
   free(check->last_use);
+  free(check->is_updated);
+  free(check->written);
   for (int lane = 0; lane < PEN_LANES; lane++)
     free(check->by_ticket[lane]);
   *check = (struct pen_check){0};
@@ -160,7 +164,8 @@ static int find_order(struct pen_check *c, const struct pen_schedule *s)
 /* Under a decision, whatever is routed: does the task certainly run; can it? */
 static bool certain(const struct pen_task *t, enum pen_guard decision)
 {
-  return t->guard == PEN_GUARD_ALWAYS || t->guard == decision;
+  return t->guard == PEN_GUARD_ALWAYS || t->guard == decision ||
+         (t->guard == PEN_GUARD_APPLY && decision == PEN_GUARD_REDO);
 }
 
 static bool possible(const struct pen_task *t, enum pen_guard decision)
@@ -365,6 +370,78 @@ static int check_routed(const struct pen_layout *l,
   return 0;
 }
 
+/* What may take its home's place must be new all over. */
+static int check_shadow(const struct pen_check *c, const struct pen_layout *l,
+                        const struct pen_schedule *s, const struct story *y,
+                        uint32_t slot, enum pen_guard decision)
+{
+  struct pen_task whoever = {.guard = PEN_GUARD_ALWAYS};
+  struct pen_access all = {.bytes = l->slots[slot].bytes};
+  if (l->slots[slot].shadow_of == PEN_NONE || y->first_writer == PEN_NONE ||
+      covers(c, s, y, &whoever, &all, decision))
+    return 0;
+  return bad_use(s, l, c->owner[y->first_writer],
+                 &s->accesses[y->first_writer],
+                 "leaves a part of a shadow as it was");
+}
+
+/* The same of what lies in the store. */
+static int check_aside(const struct pen_layout *l, const struct pen_schedule *s)
+{
+  size_t n = 0;
+  uint32_t any = PEN_NONE;
+  for (uint32_t i = 0; i < s->n_tasks; i++) {
+    n += s->tasks[i].kind == PEN_TASK_WRITE_ASIDE;
+    if (s->tasks[i].kind == PEN_TASK_SPECULATE)
+      any = i;
+  }
+  if (any == PEN_NONE || n == l->n_speculative_store_tiles)
+    return 0;
+  return bad_task(s, any, "not every tile of the store is written aside");
+}
+
+/* Extents of a store are no slots: whoever reads a tile waits for its write. */
+static int check_tiles(struct pen_check *c, const struct pen_layout *l,
+                       const struct pen_schedule *s)
+{
+  memset(c->written, 0, l->n_tiles * sizeof *c->written);
+  for (uint32_t i = 0; i < s->n_tasks; i++) {
+    const struct pen_task *t = &s->tasks[i];
+    if (t->kind == PEN_TASK_WRITE_TILE)
+      c->written[t->tile] = t->ticket;
+    if (t->kind == PEN_TASK_READ_TILE &&
+        c->known[i][PEN_LANE_WRITE] < c->written[t->tile])
+      return bad_task(s, i, "reads a tile before its write is certainly done");
+  }
+  return 0;
+}
+
+/* Each tile once, behind the guard that goes with what was done before. */
+static int check_updates(struct pen_check *c, const struct pen_layout *l,
+                         const struct pen_schedule *s,
+                         const struct pen_carry *before)
+{
+  size_t n = 0;
+  memset(c->is_updated, 0, l->n_tiles * sizeof *c->is_updated);
+  for (uint32_t i = 0; i < s->n_tasks; i++) {
+    const struct pen_task *t = &s->tasks[i];
+    if (t->kind != PEN_TASK_UPDATE)
+      continue;
+    bool early = before->speculated && l->weight_shadow[t->block] != PEN_NONE;
+    if (t->guard != (early ? PEN_GUARD_REDO : PEN_GUARD_APPLY))
+      return bad_task(s, i, "it does not depend on whether it was done early");
+    if (t->tile >= l->n_tiles || c->is_updated[t->tile])
+      return bad_task(s, i, "its tile is updated twice");
+    c->is_updated[t->tile] = true;
+    n++;
+  }
+  if (n == (before->pending ? l->n_tiles : 0))
+    return 0;
+  return pen_error_set(PEN_ESCHEDULE, "schedule: %zu of %zu tiles are updated, "
+                       "and an update is %s", n, l->n_tiles,
+                       before->pending ? "pending" : "not pending");
+}
+
 static void link_uses(struct pen_check *c, const struct pen_schedule *s)
 {
   for (size_t i = 0; i < c->n_slots; i++)
@@ -401,7 +478,7 @@ static int check_slot(struct pen_check *c, const struct pen_layout *l,
     if (rc < 0)
       return rc;
   }
-  return 0;
+  return check_shadow(c, l, s, &y, slot, decision);
 }
 
 int pen_check_schedule(struct pen_check *check,
@@ -421,6 +498,12 @@ int pen_check_schedule(struct pen_check *check,
     rc = check_commits(check, schedule);
   if (rc == 0)
     rc = check_routed(layout, schedule);
+  if (rc == 0)
+    rc = check_tiles(check, layout, schedule);
+  if (rc == 0)
+    rc = check_aside(layout, schedule);
+  if (rc == 0)
+    rc = check_updates(check, layout, schedule, before);
   if (rc < 0)
     return rc;
   link_uses(check, schedule);

@@ -13,6 +13,8 @@ struct pen_check {
   uint32_t *owner;      /* [accesses] the task of each */
   uint32_t *next;       /* [accesses] next use of the same slot */
   uint32_t *first_use, *last_use; /* [slots] */
+  bool *is_updated;               /* [tiles] */
+  uint32_t *written;              /* [tiles] tickets of writes to the store */
   size_t max_tasks, max_accesses, n_slots;
 };
 
@@ -27,7 +29,10 @@ void pen_check_done(struct pen_check *check);
  *     that are retired before it starts;
  *   - a slot is filled anew only after every use of its old content is retired;
  *   - two tasks that fill the same bytes do so in order;
- *   - a commit starts only when every write before it is retired.
+ *   - a commit starts only when every write before it is retired;
+ *   - what is updated out of place is so all over;
+ *   - a tile is read from the store only after every write of it is retired;
+ *   - a pending update comes to each tile once, unless it is skipped or stands.
  * Else -PEN_ESCHEDULE; the text names task, slot and rule.  Does not allocate.
  */
 int pen_check_schedule(struct pen_check *check,

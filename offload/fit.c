@@ -270,6 +270,8 @@ int pen_fit(const struct pen_workload *workload,
                 wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO
                     ? 0 : wish->recompute_blocks,
             .recompute_head_blocks = wish->recompute_head_blocks, /* AUTO: all */
+            .speculative_blocks = wish->speculative_blocks,
+            .updates_in_place = wish->updates_in_place,
             .tile_elems = wish->tile_elems,
             .weight_slots = wish->weight_slots,
             .gradient_slots = wish->gradient_slots,

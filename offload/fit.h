@@ -20,6 +20,8 @@ struct pen_fit_wish {
   size_t group_size;       /* 0: auto */
   size_t recompute_blocks; /* PEN_FIT_RECOMPUTE_AUTO: none if that fits */
   size_t recompute_head_blocks; /* AUTO: as few as fit */
+  size_t speculative_blocks; /* as in a placement */
+  bool updates_in_place;
   size_t tile_elems;
   size_t weight_slots, gradient_slots, tile_slots, activation_slots;
 };

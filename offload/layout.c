@@ -38,7 +38,8 @@ static uint32_t add_slot(struct maker *m, const char *purpose,
                                    .tier = tier,
                                    .home = home,
                                    .bytes = pen_slot_aligned(bytes),
-                                   .offset = l->tier_bytes[tier]};
+                                   .offset = l->tier_bytes[tier],
+                                   .shadow_of = PEN_NONE};
   l->tier_bytes[tier] += pen_slot_aligned(bytes);
   return id;
 }
@@ -215,29 +216,27 @@ static bool stays_near(const struct maker *m, size_t block, size_t sum_bytes,
   return near;
 }
 
-/* Does the block's fp32 sum wait for other micro-batches of the step? */
-static bool keeps_sum(const struct maker *m, size_t block)
-{
-  const struct pen_placement *p = &m->l->placement;
-  if (is_rows(m->w, block) && !is_head(m->w, block))
-    return false;
-  return p->group_size < m->w->n_micros_max ||
-         (is_head(m->w, block) && keeps_head(p, m->w) && p->group_size > 1);
-}
-
-static void place_gradients(struct maker *m)
+static void place_gradients(struct maker *m, bool several_groups)
 {
   struct pen_layout *l = m->l;
   const struct pen_workload *w = m->w;
   const struct pen_placement *p = &l->placement;
   struct budget budget = {0, p->gradients_host_bytes};
   uint64_t near_budget = p->state_device_bytes;
-  size_t stored = 0, stored_nvme = 0, tile_grad = 0;
+  if (p->inference)
+    return;
+  size_t sum_ring = 0, stored = 0, stored_nvme = 0, tile_grad = 0;
+  bool head_by_micro = keeps_head(p, w) && p->group_size > 1;
   for (size_t b = 0; b < w->n_blocks; b++) {
     size_t elems = w->blocks[b].elems;
     size_t bytes = pen_slot_aligned(elems * w->weight_elem_bytes);
-    size_t sum = keeps_sum(m, b) ? elems * sizeof(float) : 0;
-    bool near = stays_near(m, b, pen_slot_aligned(sum), &near_budget);
+    bool computes = !is_rows(w, b) || is_head(w, b);
+    bool waits_for_rows = is_rows(w, b) && is_head(w, b);
+    size_t sum = elems * sizeof(float), kept_sum = 0;
+    if (computes && (several_groups || waits_for_rows ||
+                     (head_by_micro && is_head(w, b))))
+      kept_sum = sum;
+    bool near = stays_near(m, b, pen_slot_aligned(kept_sum), &near_budget);
     enum pen_tier tier = near ? PEN_TIER_DEVICE : take(&budget, false, bytes);
     l->grad_home[b] = add_slot(m, "waiting gradients", tier, true, bytes);
     if (!near)
@@ -246,9 +245,20 @@ static void place_gradients(struct maker *m)
       stored_nvme = max_size(stored_nvme, bytes);
       tile_grad = p->tile_elems * w->weight_elem_bytes;
     }
-    if (!near && !is_rows(w, b))
+    if (is_rows(w, b))
+      l->rows_sum[b] = add_slot(m, "gradient sums of embedding rows",
+                                PEN_TIER_HOST, true, sum);
+    if (computes && !waits_for_rows && !near)
       stored = max_size(stored, bytes);
+    l->partial_home[b] = add_slot(m, "gradient sums",
+                                  near ? PEN_TIER_DEVICE : PEN_TIER_HOST, true,
+                                  kept_sum);
+    bool sums_at_home = kept_sum && (near || p->unified);
+    if (computes && !sums_at_home)
+      sum_ring = max_size(sum_ring, sum);
   }
+  l->grad_sum = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
+                         p->gradient_slots, sum_ring);
   l->grad_device = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
                             p->gradient_slots, p->unified ? 0 : stored);
   l->grad_host = add_ring(m, "gradient ring", PEN_TIER_HOST,
@@ -256,50 +266,6 @@ static void place_gradients(struct maker *m)
   l->tile_grad = add_ring(m, "gradient tile ring", PEN_TIER_HOST,
                           p->tile_slots, tile_grad);
   mark_arrays(m, l->tile_grad.first, l->tile_grad.count, tile_grad);
-}
-
-/* Does one of the embedding's gradients wait on a drive?  What went there does
- * not come back to have rows added. */
-static bool any_rows_on_nvme(const struct maker *m)
-{
-  bool any_nvme = false;
-  for (size_t b = m->w->rows_begin; b < m->w->rows_end; b++)
-    any_nvme |= m->l->slots[m->l->grad_home[b]].tier == PEN_TIER_NVME;
-  return any_nvme;
-}
-
-static void place_sums(struct maker *m)
-{
-  struct pen_layout *l = m->l;
-  const struct pen_workload *w = m->w;
-  const struct pen_placement *p = &l->placement;
-  size_t sum_ring = 0, sum_host = 0;
-  l->rows_wait = pen_workload_is_tied(w) && any_rows_on_nvme(m);
-  for (size_t b = 0; b < w->n_blocks; b++) {
-    size_t sum = w->blocks[b].elems * sizeof(float);
-    bool near = l->slots[l->grad_home[b]].tier == PEN_TIER_DEVICE;
-    bool has_rows = is_rows(w, b) && is_head(w, b);
-    bool whole = keeps_sum(m, b) || (has_rows && l->rows_wait);
-    if (is_rows(w, b) && !is_head(w, b))
-      continue;
-    if (whole)
-      l->partial_home[b] = add_slot(m, "gradient sums",
-                                    near ? PEN_TIER_DEVICE : PEN_TIER_HOST,
-                                    true, sum);
-    else if (has_rows && !p->unified)
-      sum_host = max_size(sum_host, sum);
-    if (!whole || !(near || p->unified))
-      sum_ring = max_size(sum_ring, sum);
-  }
-  l->rows_sums = add_slot(m, "gradients of embedding rows", PEN_TIER_HOST,
-                          false, w->rows_bytes);
-  if (pen_workload_is_tied(w))
-    l->rows_kept = add_slot(m, "gradients of embedding rows", PEN_TIER_HOST,
-                            false, w->rows_bytes);
-  l->sum_host = add_ring(m, "gradient ring", PEN_TIER_HOST, p->gradient_slots,
-                         sum_host);
-  l->grad_sum = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
-                         p->gradient_slots, sum_ring);
 }
 
 static void place_state(struct maker *m)
@@ -319,7 +285,8 @@ static void place_state(struct maker *m)
       if (elems > p->tile_elems)
         elems = p->tile_elems;
       struct pen_tile *tile = &l->tiles[t];
-      *tile = (struct pen_tile){(uint32_t)b, e, elems, PEN_NONE, PEN_NONE};
+      *tile = (struct pen_tile){(uint32_t)b, e, elems, PEN_NONE, PEN_NONE,
+                                PEN_NONE};
       size_t bytes = pen_layout_half_is_weight(l, tile)
                          ? pen_layout_state_bytes(l, tile)
                          : pen_layout_image_bytes(l, tile);
@@ -345,6 +312,64 @@ static void place_state(struct maker *m)
                            l->n_store_tiles || any_near || p->inference
                                ? l->tile_bytes : 0);
   mark_state(m, l->tile_state.first, l->tile_state.count, p->tile_elems);
+}
+
+/* Can the block be updated out of place while backward goes on?  Rows end with
+ * backward; a device updates what it keeps in no time worth hiding. */
+static bool could_speculate(const struct maker *m, size_t block)
+{
+  const struct pen_layout *l = m->l;
+  bool can = !l->placement.inference && !is_rows(m->w, block) &&
+             l->slots[l->grad_home[block]].tier != PEN_TIER_DEVICE;
+  for (uint32_t t = l->block_tiles[block]; can && t < l->block_tiles[block + 1];
+       t++)
+    can = l->tiles[t].state_home != PEN_NONE || !l->placement.updates_in_place;
+  return can;
+}
+
+/* A slot that may change places with `home`. */
+static uint32_t add_shadow(struct maker *m, const char *purpose, uint32_t home)
+{
+  struct pen_slot like = m->l->slots[home];
+  uint32_t id = add_slot(m, purpose, like.tier, true, like.bytes);
+  m->l->slots[id].shadow_of = home;
+  m->l->slots[id].state_elems = like.state_elems;
+  m->l->slots[id].array_bytes = like.array_bytes;
+  return id;
+}
+
+static void shadow_block(struct maker *m, size_t block)
+{
+  struct pen_layout *l = m->l;
+  l->n_speculative++;
+  l->weight_shadow[block] =
+      add_shadow(m, "weights updated early", l->weight_home[block]);
+  for (uint32_t t = l->block_tiles[block]; t < l->block_tiles[block + 1]; t++) {
+    struct pen_tile *tile = &l->tiles[t];
+    if (tile->state_home == PEN_NONE)
+      l->n_speculative_store_tiles++;
+    else
+      tile->state_shadow =
+          add_shadow(m, "optimizer state updated early", tile->state_home);
+  }
+}
+
+/* Spread evenly, so that both what is updated during backward and what is left
+ * for the next forward have time to hide in. */
+static void place_shadows(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  size_t *wanted = &l->placement.speculative_blocks, seen = 0;
+  for (size_t b = 0; b < m->w->n_blocks; b++)
+    l->n_could_speculate += could_speculate(m, b);
+  if (*wanted > l->n_could_speculate)
+    *wanted = l->n_could_speculate;
+  for (size_t b = 0; *wanted && b < m->w->n_blocks; b++)
+    if (could_speculate(m, b)) {
+      size_t before = seen++ * *wanted / l->n_could_speculate;
+      if (seen * *wanted / l->n_could_speculate > before)
+        shadow_block(m, b);
+    }
 }
 
 /* What blocks with experts say of their micro-batches, and share with them. */
@@ -402,8 +427,6 @@ static void place_working(struct maker *m)
   l->tables = l->placement.unified ? PEN_NONE
                                    : add_slot(m, "tables", PEN_TIER_DEVICE,
                                               true, w->tables_bytes);
-  l->kept = add_slot(m, "keys and values of a document", PEN_TIER_DEVICE, true,
-                     w->kept_bytes);
   l->logits =
       add_slot(m, "logits", PEN_TIER_DEVICE, false, w->logits_bytes);
   l->logits_host = l->placement.unified
@@ -468,15 +491,17 @@ static int allocate(struct maker *m)
   size_t tiles = 0;
   for (size_t b = 0; b < w->n_blocks; b++)
     tiles += (w->blocks[b].elems + p->tile_elems - 1) / p->tile_elems;
-  m->max_slots = tiles + 5 * w->n_blocks + (3 * group + 2) * n_body + 10 * group +
+  m->max_slots = 2 * tiles + 6 * w->n_blocks + (3 * group + 2) * n_body + 10 * group +
                  2 * (p->weight_slots + p->activation_slots + p->tile_slots) +
-                 4 * p->gradient_slots + 18;
+                 3 * p->gradient_slots + 16;
   l->slots = calloc(m->max_slots, sizeof *l->slots);
   l->tiles = calloc(tiles ? tiles : 1, sizeof *l->tiles);
   l->block_tiles = slot_numbers(w->n_blocks + 1);
   l->sumsq_at = calloc(w->n_blocks + 1, sizeof *l->sumsq_at);
-  uint32_t **per_block[] = {&l->weight_home, &l->grad_home, &l->partial_home,
-                            &l->head_saved, &l->routed_by};
+  uint32_t **per_block[] = {&l->weight_home,  &l->weight_shadow,
+                            &l->grad_home,    &l->partial_home,
+                            &l->rows_sum,     &l->head_saved,
+                            &l->routed_by};
   uint32_t **per_act[] = {&l->act_home, &l->saved, &l->routes};
   uint32_t **per_body[] = {&l->counts, &l->counts_host};
   uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
@@ -505,9 +530,7 @@ int pen_layout_init(struct pen_layout *ret_layout,
   if (rc < 0)
     return rc;
   struct pen_layout layout = {.placement = *placement,
-                              .state = workload->state,
-                              .rows_sums = PEN_NONE,
-                              .rows_kept = PEN_NONE};
+                              .state = workload->state};
   struct pen_placement *p = &layout.placement;
   size_t n_body = workload->body_end - workload->body_begin;
   if (p->group_size == 0 || p->group_size > workload->n_micros_max)
@@ -526,15 +549,13 @@ int pen_layout_init(struct pen_layout *ret_layout,
     return rc;
   }
   place_weights(&m);
-  if (!p->inference) {
-    place_gradients(&m);
-    place_sums(&m);
-  }
+  place_gradients(&m, p->group_size < workload->n_micros_max);
   place_state(&m);
   place_activations(&m);
   place_experts(&m);
   place_results(&m);
   place_working(&m);
+  place_shadows(&m);
   *ret_layout = layout;
   return 0;
 }
@@ -548,8 +569,10 @@ void pen_layout_done(struct pen_layout *layout)
   free(layout->block_tiles);
   free(layout->sumsq_at);
   free(layout->weight_home);
+  free(layout->weight_shadow);
   free(layout->grad_home);
   free(layout->partial_home);
+  free(layout->rows_sum);
   free(layout->act_home);
   free(layout->saved);
   free(layout->head_saved);

@@ -204,21 +204,6 @@ void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot)
                 home, sum_bytes(e, block));
 }
 
-uint32_t pen_move_sum_host(struct pen_emit *e, size_t block, uint32_t slot)
-{
-  uint32_t home = e->l->partial_home[block];
-  if (home != PEN_NONE && pen_emit_tier(e, home) == PEN_TIER_HOST) {
-    pen_move_sum_keep(e, block, slot);
-    return home;
-  }
-  if (pen_emit_tier(e, slot) == PEN_TIER_HOST)
-    return slot;
-  uint32_t down = pen_emit_take(e, e->l->sum_host, (uint32_t)block);
-  pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, (uint32_t)block, PEN_NONE, slot,
-                down, sum_bytes(e, block));
-  return down;
-}
-
 uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host)
 {
   uint32_t id = (uint32_t)block, home = e->l->grad_home[block];
@@ -231,11 +216,11 @@ uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host)
   return home;
 }
 
-void pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot)
+uint32_t pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot)
 {
   uint32_t id = (uint32_t)block, home = e->l->grad_home[block];
   if (slot == home)
-    return;
+    return home;
   bool to_nvme = pen_emit_tier(e, home) == PEN_TIER_NVME;
   if (to_nvme && pen_emit_tier(e, slot) == PEN_TIER_DEVICE) {
     uint32_t staging = pen_emit_take(e, e->l->grad_host, id);
@@ -246,132 +231,5 @@ void pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot)
   pen_emit_renew(e, home);
   pen_emit_copy(e, to_nvme ? PEN_LANE_WRITE : PEN_LANE_DOWNLOAD, always, id,
                 PEN_NONE, slot, home, pen_move_weight_bytes(e, block));
-}
-
-static void set_tile(struct pen_emit *e, uint32_t task, uint32_t tile,
-                     uint64_t nvme_bytes)
-{
-  if (e->rc < 0)
-    return;
-  e->s->tasks[task].tile = tile;
-  e->s->tasks[task].cost.nvme_bytes = nvme_bytes;
-}
-
-static uint64_t page_up(uint64_t bytes)
-{
-  return (bytes + PEN_SLOT_ALIGN - 1) / PEN_SLOT_ALIGN * PEN_SLOT_ALIGN;
-}
-
-/* The update itself.  What of the weights it reads is their old content: it is
- * ordered behind all uses of that as any filling is. */
-static void emit_update(struct pen_emit *e, uint32_t number, uint32_t state,
-                        uint32_t grad, uint32_t weights)
-{
-  const struct pen_tile *tile = &e->l->tiles[number];
-  size_t elem = e->w->weight_elem_bytes;
-  uint64_t offset = tile->begin * elem, bytes = page_up(tile->elems * elem);
-  bool in_place = pen_layout_half_is_weight(e->l, tile);
-  bool keeps_image = tile->state_home == PEN_NONE || !in_place;
-  bool near = pen_emit_tier(e, state) == PEN_TIER_DEVICE;
-  uint32_t task = pen_emit_task(e, PEN_TASK_UPDATE,
-                                near ? PEN_LANE_COMPUTE : PEN_LANE_UPDATE,
-                                PEN_GUARD_APPLY, tile->block, PEN_NONE);
-  pen_emit_read_part(e, grad, grad == e->l->grad_home[tile->block] ? offset : 0,
-                     bytes);
-  pen_emit_modify(e, state);
-  pen_emit_modified(e, state, keeps_image ? pen_layout_image_bytes(e->l, tile)
-                                          : pen_layout_half_offset(e->l, tile));
-  pen_emit_write_part(e, weights, offset, bytes);
-  set_tile(e, task, number, 0);
-  if (e->rc < 0 || near)
-    return;
-  struct pen_cost *cost = &e->s->tasks[task].cost;
-  cost->update_elems = tile->elems;
-  if (in_place && !keeps_image)
-    cost->dram_read_bytes += bytes;
-}
-
-/* One tile: its gradient and state to RAM, AdamW, its state back; or where they
- * are, by the device that keeps them.  Its weights go to their place in
- * `weights`. */
-static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights)
-{
-  const struct pen_tile *tile = &e->l->tiles[number];
-  const enum pen_guard apply = PEN_GUARD_APPLY;
-  size_t elem = e->w->weight_elem_bytes;
-  uint64_t offset = tile->begin * elem, bytes = page_up(tile->elems * elem);
-  uint64_t image = pen_layout_image_bytes(e->l, tile);
-  uint64_t wanted = pen_layout_half_is_weight(e->l, tile)
-                        ? pen_layout_half_offset(e->l, tile)
-                        : image;
-  uint32_t grad_home = e->l->grad_home[tile->block], grad = grad_home;
-  uint32_t task;
-  if (pen_emit_tier(e, grad_home) == PEN_TIER_NVME) {
-    grad = pen_emit_take(e, e->l->tile_grad, number);
-    task = pen_emit_task(e, PEN_TASK_READ, PEN_LANE_READ, apply, tile->block,
-                         PEN_NONE);
-    pen_emit_read_part(e, grad_home, offset, bytes);
-    pen_emit_write_part(e, grad, 0, bytes);
-    set_tile(e, task, number, bytes);
-  }
-  uint32_t state = tile->state_home;
-  if (state == PEN_NONE) {
-    state = pen_emit_take(e, e->l->tile_state, number);
-    task = pen_emit_task(e, PEN_TASK_READ_TILE, PEN_LANE_READ, apply,
-                         tile->block, PEN_NONE);
-    pen_emit_write_part(e, state, 0, wanted);
-    set_tile(e, task, number, wanted);
-  }
-  emit_update(e, number, state, grad, weights);
-  if (tile->state_home == PEN_NONE) {
-    task = pen_emit_task(e, PEN_TASK_WRITE_TILE, PEN_LANE_WRITE, apply,
-                         tile->block, PEN_NONE);
-    pen_emit_read_part(e, state, 0, image);
-    set_tile(e, task, number, image);
-  }
-}
-
-uint32_t pen_move_state_host(struct pen_emit *e, uint32_t tile)
-{
-  const struct pen_tile *t = &e->l->tiles[tile];
-  uint32_t home = t->state_home;
-  if (pen_emit_tier(e, home) == PEN_TIER_HOST)
-    return home;
-  uint32_t slot = pen_emit_take(e, e->l->tile_state, tile);
-  pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, t->block, PEN_NONE, home, slot,
-                e->l->slots[home].bytes);
-  return slot;
-}
-
-void pen_move_update(struct pen_emit *e, size_t block)
-{
-  uint32_t id = (uint32_t)block, home = e->l->weight_home[block];
-  enum pen_tier tier = pen_emit_tier(e, home);
-  uint32_t weights = home;
-  pen_emit_forget(e, e->l->weight_host, id);
-  pen_emit_forget(e, e->l->weight_device, id);
-  bool in_place = tier == PEN_TIER_HOST ||
-                  pen_emit_tier(e, e->l->grad_home[block]) == PEN_TIER_DEVICE;
-  if (in_place)
-    pen_emit_renew(e, home);
-  else
-    weights = pen_emit_take(e, e->l->weight_host, id);
-  pen_emit_pin(e, weights);
-  for (uint32_t t = e->l->block_tiles[block]; t < e->l->block_tiles[block + 1];
-       t++)
-    update_tile(e, t, weights);
-  pen_emit_unpin(e, weights);
-  if (in_place)
-    return;
-  /* When the update is skipped the old weights stand: bring them instead, so
-   * that the ring slot is right either way. */
-  enum pen_lane bring =
-      tier == PEN_TIER_NVME ? PEN_LANE_READ : PEN_LANE_DOWNLOAD;
-  enum pen_lane home_lane =
-      tier == PEN_TIER_NVME ? PEN_LANE_WRITE : PEN_LANE_UPLOAD;
-  uint64_t bytes = pen_move_weight_bytes(e, block);
-  pen_emit_copy(e, bring, PEN_GUARD_SKIP, id, PEN_NONE, home, weights, bytes);
-  pen_emit_renew(e, home);
-  pen_emit_copy(e, home_lane, PEN_GUARD_APPLY, id, PEN_NONE, weights, home,
-                bytes);
+  return to_nvme ? slot : home;
 }

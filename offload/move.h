@@ -30,19 +30,22 @@ uint32_t pen_move_act(struct pen_emit *e, size_t body, size_t j,
                       uint32_t micro);
 
 /* The fp32 sum of a block's gradient: zeroed in the first group, else fetched;
- * then carried to where it waits, or brought to RAM. */
+ * then carried to the next group (or, when `waits`, to the host for good). */
 uint32_t pen_move_sum_begin(struct pen_emit *e, size_t block, bool first);
 void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot);
-uint32_t pen_move_sum_host(struct pen_emit *e, size_t block, uint32_t slot);
 
 /* A slot for a block's stored gradient, made on the device or on the host, and
- * its way home. */
+ * its way home.  Returns where it lies for the update: RAM if it passes there. */
 uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host);
-void pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot);
+uint32_t pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot);
 
 /* Applies the pending update to a block's tiles: state in, AdamW, state and
- * weights out. */
+ * weights out; of a block that was updated early, only if that does not stand.
+ * (move_update.c) */
 void pen_move_update(struct pen_emit *e, size_t block);
+/* The update that will be pending, out of place, as if nothing were clipped, of
+ * a block whose whole gradient lies in `grad`. */
+void pen_move_speculate(struct pen_emit *e, size_t block, uint32_t grad);
 
 /* A tile's state in RAM, for a tile that has a slot. */
 uint32_t pen_move_state_host(struct pen_emit *e, uint32_t tile);

@@ -33,6 +33,12 @@ struct pen_placement {
                                    Where others keep theirs, a micro-batch
                                    passes the head both ways before the next
                                    one does: one of each is enough */
+  size_t speculative_blocks; /* that are updated during backward, out of place,
+                                before the norm is known; spread evenly over
+                                those that can be; the rest is updated under the
+                                next forward */
+  bool updates_in_place;   /* tiles in the store have no free extent: blocks with
+                              one cannot be updated out of place */
   size_t tile_elems;       /* multiple of PEN_NORM_CHUNK_ELEMS */
   size_t weight_slots, gradient_slots, tile_slots, activation_slots;
 };

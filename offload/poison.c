@@ -29,13 +29,14 @@ static char *slot_base(const struct pen_poison *p, uint32_t slot)
 {
   const struct pen_slot *s = &p->layout->slots[slot];
   char *base = p->arena[s->tier];
-  return base ? base + s->offset : NULL; /* NVMe slots are not memory */
+  return base ? base + p->offset[slot] : NULL; /* NVMe slots are not memory */
 }
 
 int pen_poison_init(struct pen_poison *poison, const struct pen_layout *layout,
-                    void *const *arena)
+                    const uint64_t *offset, void *const *arena)
 {
-  *poison = (struct pen_poison){.layout = layout, .arena = arena};
+  *poison =
+      (struct pen_poison){.layout = layout, .offset = offset, .arena = arena};
 #ifdef ADDRESS_SANITIZER
   poison->users = calloc(layout->n_slots, sizeof *poison->users);
   if (!poison->users)

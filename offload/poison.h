@@ -9,15 +9,16 @@
 
 struct pen_poison {
   const struct pen_layout *layout;
+  const uint64_t *offset; /* [slots] within their arenas, as they are now */
   void *const *arena; /* [PEN_TIERS] */
   uint32_t *users;    /* [slots] running tasks that declared it */
   pthread_mutex_t lock;
   bool on;
 };
 
-/* Poisons all slots; nothing in other builds. */
+/* Poisons all slots; nothing in other builds.  offset and arena are borrowed. */
 int pen_poison_init(struct pen_poison *poison, const struct pen_layout *layout,
-                    void *const *arena);
+                    const uint64_t *offset, void *const *arena);
 /* Unpoisons everything. */
 void pen_poison_done(struct pen_poison *poison);
 /* Around a task's work. */

@@ -9,17 +9,20 @@
 struct pen_rehearsal {
   struct pen_carry carry;
   struct pen_schedule schedule;
+  struct pen_schedule drain; /* that follows it; without tasks: nothing does */
   struct pen_simulate *simulate;
 };
 
 /* Builds the third step of a run: the first has no update to apply, and rings
- * are as they stay after the second.  `plan` says how large a schedule is.
- * After any return pen_rehearsal_close is right. */
+ * are as they stay after the second.  `plan` says how large a schedule is;
+ * drains: each step's update is applied before the next begins.  After any return
+ * pen_rehearsal_close is right. */
 int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
                        const struct pen_workload *workload,
                        const struct pen_layout *layout,
                        const struct pen_run_plan *plan,
-                       const struct pen_shape *shape, bool commits);
+                       const struct pen_shape *shape, bool commits,
+                       bool drains);
 /* As often as wanted, on any machine; see pen_simulate_run. */
 int pen_rehearsal_run(const struct pen_rehearsal *rehearsal,
                       const struct pen_simulate_options *options,

@@ -141,6 +141,36 @@ static int run_lanes(struct pen_run *run)
   return error.code ? pen_error_put(&error) : 0;
 }
 
+bool pen_run_is_speculated(const struct pen_run *run)
+{
+  return run->carry.speculated;
+}
+
+bool pen_run_stands(const struct pen_run *run,
+                    const struct pen_run_update *update)
+{
+  return update->apply && update->number == run->update.guess_number &&
+         memcmp(&update->params, &run->update.guess, sizeof update->params) == 0;
+}
+
+/* What was done early takes its place, or is forgotten; no lane runs. */
+static void settle(struct pen_run *run, const struct pen_run_update *update)
+{
+  const struct pen_layout *l = run->o.layout;
+  bool stands = pen_run_stands(run, update);
+  run->redoes = !stands;
+  for (size_t s = 0; stands && s < l->n_slots; s++) {
+    uint32_t home = l->slots[s].shadow_of;
+    if (home == PEN_NONE)
+      continue;
+    uint64_t offset = run->offset[home];
+    run->offset[home] = run->offset[s];
+    run->offset[s] = offset;
+  }
+  if (l->n_speculative_store_tiles)
+    pen_store_settle(run->o.store, stands);
+}
+
 int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
                  const struct pen_run_update *update,
                  struct pen_run_result *ret_result)
@@ -148,6 +178,8 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
   uint64_t begin_ns = pen_clock_ns();
   bool commits = run->o.store && run->o.layout->n_store_tiles > 0 &&
                  (update->commit || shape->save);
+  if (run->carry.speculated)
+    settle(run, update);
   run->update = *update;
   run->n_micros = shape->n_micros;
   run->result = (struct pen_run_result){.nonfinite_block = PEN_NONE};
@@ -238,8 +270,6 @@ static int take_arenas(struct pen_run *run)
   if (l->tables != PEN_NONE)
     run->tables = (char *)run->arena[PEN_TIER_DEVICE] +
                   l->slots[l->tables].offset;
-  if (l->kept != PEN_NONE)
-    run->kept = (char *)run->arena[l->compute_tier] + l->slots[l->kept].offset;
   return rc;
 }
 
@@ -293,6 +323,15 @@ int pen_run_create(const struct pen_run_options *options,
   run->o = *options;
   pthread_mutex_init(&run->lock, NULL);
   pthread_cond_init(&run->changed, NULL);
+  size_t n_slots = run->o.layout->n_slots;
+  run->offset = calloc(n_slots, sizeof *run->offset);
+  if (!run->offset) {
+    pen_run_free(&run);
+    return pen_error_set(PEN_ENOFIT, "no memory for the places of %zu slots",
+                         n_slots);
+  }
+  for (size_t s = 0; s < n_slots; s++)
+    run->offset[s] = run->o.layout->slots[s].offset;
   int rc = pen_schedule_init(&run->schedule, run->o.workload, run->o.layout,
                              plan->n_tasks, plan->n_accesses, false);
   if (rc == 0)
@@ -307,7 +346,8 @@ int pen_run_create(const struct pen_run_options *options,
   if (rc == 0)
     rc = open_queues(run);
   if (rc == 0)
-    rc = pen_poison_init(&run->poison, run->o.layout, run->poisoned);
+    rc = pen_poison_init(&run->poison, run->o.layout, run->offset,
+                         run->poisoned);
   if (rc == 0)
     rc = start_lanes(run);
   if (rc < 0)
@@ -349,6 +389,7 @@ void pen_run_free(struct pen_run **run_pointer)
   pen_carry_done(&run->carry);
   pen_check_done(&run->check);
   pen_schedule_done(&run->schedule);
+  free(run->offset);
   pthread_cond_destroy(&run->changed);
   pthread_mutex_destroy(&run->lock);
   free(run);

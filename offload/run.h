@@ -58,6 +58,7 @@ struct pen_run_plan {
   size_t n_tasks, n_accesses;
   struct pen_cost step_cost;
   uint64_t nvme_written_bytes; /* by a training step in full flight */
+  uint64_t nvme_redone_bytes; /* and on top if its update is done again */
 };
 int pen_run_plan(const struct pen_workload *workload,
                  const struct pen_layout *layout, bool proves,
@@ -86,6 +87,11 @@ struct pen_run_update {
   struct pen_adamw_params params;
   uint64_t seed, number; /* random rounding is a function of both: the run's
                             seed, and which applied update it is */
+  /* Of a TRAIN step that speculates, what its own update will be unless it is
+   * clipped or skipped: where params and number of the next step's update have
+   * other bits, that is done again. */
+  struct pen_adamw_params guess;
+  uint64_t guess_number;
   bool commit; /* once they are done, if any state is in the store; a step
                   that saves always commits */
   uint64_t step; /* what the commit says */
@@ -109,6 +115,11 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
                  struct pen_run_result *ret_result);
 /* Do gradients wait for an update? */
 bool pen_run_is_pending(const struct pen_run *run);
+/* Did the newest step update blocks during backward?  And does that stand if
+ * `update` is what is applied next? */
+bool pen_run_is_speculated(const struct pen_run *run);
+bool pen_run_stands(const struct pen_run *run,
+                    const struct pen_run_update *update);
 
 /* After a TRAIN or EVAL step: the loss of each micro-batch, summed over its
  * targets. */

@@ -31,6 +31,8 @@ bool pen_run_is_on(struct pen_run *run, const struct pen_task *task)
 {
   if (task->guard == PEN_GUARD_ROUTED)
     return is_routed(run, task);
+  if (task->guard == PEN_GUARD_REDO)
+    return run->update.apply && run->redoes;
   return task->guard == PEN_GUARD_ALWAYS ||
          task->guard ==
              (run->update.apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
@@ -74,7 +76,7 @@ void pen_run_addresses(const struct pen_run *run, const struct pen_task *task,
         &run->schedule.accesses[task->first_access + i];
     const struct pen_slot *slot = &run->o.layout->slots[a->slot];
     char *base = run->arena[slot->tier];
-    ret_addresses[i] = base ? base + slot->offset + a->offset : NULL;
+    ret_addresses[i] = base ? base + run->offset[a->slot] + a->offset : NULL;
   }
 }
 

@@ -45,13 +45,15 @@ struct pen_run {
   struct pen_carry carry, before;
   struct pen_poison poison;
   void *arena[PEN_TIERS]; /* [PEN_TIER_NVME] stays NULL */
+  uint64_t *offset; /* [n_slots] within their tiers: the layout's, but for homes
+                       and shadows that have changed places */
   size_t arena_bytes[PEN_TIERS];
   size_t pinned_bytes; /* of the host's, where the device asks for that */
   void *poisoned[PEN_TIERS]; /* the arenas in this machine's memory */
   const void *tables; /* the workload's, where compute reads */
-  void *kept;         /* the layout's slot; NULL: there is none */
   struct pen_run_lane lanes[PEN_LANES];
   struct pen_run_update update; /* of the running step */
+  bool redoes; /* it is not what blocks with shadows were updated by */
   size_t n_micros;              /* of the running step */
   struct pen_run_result result;
   bool logits_lent; /* the caller may look at the logits slot */

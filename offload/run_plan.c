@@ -28,14 +28,15 @@ static int prove(struct rehearsal *r)
   return rc;
 }
 
-static int rehearse(struct rehearsal *r, enum pen_step_kind kind, bool save)
+static int rehearse(struct rehearsal *r, enum pen_step_kind kind, bool save,
+                    bool speculates)
 {
   struct pen_shape shape = {
       .kind = kind,
       .n_micros = kind == PEN_STEP_DRAIN ? 0 : r->w->n_micros_max,
       .n_tokens = 1,
-      .save = save};
-  bool was_pending = r->carry.pending;
+      .save = save,
+      .speculates = speculates};
   pen_carry_copy(&r->before, &r->carry);
   int rc = pen_schedule_build(r->w, r->l, &shape, true, &r->carry, &r->schedule);
   if (rc < 0)
@@ -44,9 +45,12 @@ static int rehearse(struct rehearsal *r, enum pen_step_kind kind, bool save)
     rc = prove(r);
   r->plan.n_tasks = max_size(r->plan.n_tasks, r->schedule.n_tasks);
   r->plan.n_accesses = max_size(r->plan.n_accesses, r->schedule.n_accesses);
-  if (kind == PEN_STEP_TRAIN && was_pending) {
+  bool steady = r->before.pending &&
+                r->before.speculated == r->carry.speculated;
+  if (kind == PEN_STEP_TRAIN && steady) {
     r->plan.step_cost = pen_schedule_cost(&r->schedule);
-    r->plan.nvme_written_bytes = pen_schedule_nvme_written(&r->schedule);
+    r->plan.nvme_written_bytes = pen_schedule_nvme_written(&r->schedule, false);
+    r->plan.nvme_redone_bytes = pen_schedule_nvme_written(&r->schedule, true);
   }
   return rc;
 }
@@ -64,6 +68,7 @@ int pen_run_plan(const struct pen_workload *workload,
               {PEN_STEP_DRAIN, true},  {PEN_STEP_DRAIN, true},
               {PEN_STEP_TRAIN, false}, {PEN_STEP_DRAIN, false},
               {PEN_STEP_EVAL, false}};
+  bool early = layout->n_speculative > 0;
   struct rehearsal r = {.w = workload, .l = layout, .proves = proves};
   int rc = pen_carry_init(&r.carry, layout);
   if (rc == 0)
@@ -73,9 +78,11 @@ int pen_run_plan(const struct pen_workload *workload,
   bool trains = !layout->placement.inference;
   for (size_t i = 0; rc == 0 && i < sizeof acts / sizeof *acts; i++)
     if (trains || acts[i].kind == PEN_STEP_EVAL)
-      rc = rehearse(&r, acts[i].kind, acts[i].save);
+      rc = rehearse(&r, acts[i].kind, acts[i].save, early);
+  for (int i = 0; rc == 0 && early && i < 3; i++) /* it may be left out */
+    rc = rehearse(&r, PEN_STEP_TRAIN, false, i == 1);
   if (rc == 0 && workload->logits_bytes)
-    rc = rehearse(&r, PEN_STEP_LOGITS, false);
+    rc = rehearse(&r, PEN_STEP_LOGITS, false, false);
   pen_schedule_done(&r.schedule);
   pen_carry_done(&r.carry);
   pen_carry_done(&r.before);
@@ -86,7 +93,8 @@ int pen_run_plan(const struct pen_workload *workload,
                         2 * PEN_LANES * sizeof(uint32_t) +
                         (PEN_LANES + 1) * sizeof(uint32_t)) +
       r.plan.n_accesses * (sizeof(struct pen_access) + 2 * sizeof(uint32_t)) +
-      layout->n_slots * (sizeof(struct pen_slot_use) + 8 * sizeof(uint32_t));
+      layout->n_slots * (sizeof(struct pen_slot_use) + 10 * sizeof(uint32_t)) +
+      (layout->n_tiles + 1) * (sizeof(bool) + 2 * sizeof(uint32_t));
   *ret_plan = r.plan;
   return 0;
 }

@@ -19,11 +19,6 @@ static const struct pen_compute *model(const struct pen_run *run)
   return run->o.compute;
 }
 
-static struct pen_inputs inputs(const struct pen_run *run, const void *micro)
-{
-  return (struct pen_inputs){run->tables, micro, run->kept};
-}
-
 static int do_gather(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
@@ -39,7 +34,7 @@ static int do_inputs(struct pen_run *run, const struct pen_task *t,
 static int do_forward(struct pen_run *run, const struct pen_task *t,
                       void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   void *saved = t->n_accesses > 5 ? at[5] : NULL;
   return model(run)->forward(model(run)->ctx, t->block, t->micro, &in, at[1],
                              at[2], at[3], saved, at[4]);
@@ -48,7 +43,7 @@ static int do_forward(struct pen_run *run, const struct pen_task *t,
 static int do_backward(struct pen_run *run, const struct pen_task *t,
                        void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   const void *saved = t->n_accesses > 6 ? at[6] : NULL;
   return model(run)->backward(model(run)->ctx, t->block, t->micro, &in, at[1],
                               at[2], saved, at[3], at[4], at[5]);
@@ -57,7 +52,7 @@ static int do_backward(struct pen_run *run, const struct pen_task *t,
 static int do_route(struct pen_run *run, const struct pen_task *t,
                     void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   void *balance = t->n_accesses > 7 ? at[7] : NULL;
   return model(run)->route(model(run)->ctx, t->block, t->micro, &in, at[1],
                            at[2], at[3], at[4], at[5], at[6], balance);
@@ -95,7 +90,7 @@ static int do_join(struct pen_run *run, const struct pen_task *t,
 static int do_join_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   return model(run)->join_backward(model(run)->ctx, t->block, t->micro, &in,
                                    at[1], at[2], at[3], at[4]);
 }
@@ -113,7 +108,7 @@ static int do_expert_backward(struct pen_run *run, const struct pen_task *t,
 static int do_route_backward(struct pen_run *run, const struct pen_task *t,
                              void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   const void *balance = t->n_accesses > 8 ? at[8] : NULL;
   return model(run)->route_backward(model(run)->ctx, t->block, t->micro, &in,
                                     at[1], at[2], at[3], at[4], at[5], at[6],
@@ -129,7 +124,7 @@ static int do_head_begin(struct pen_run *run, const struct pen_task *t,
 static int do_head_forward(struct pen_run *run, const struct pen_task *t,
                            void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   void *saved = t->n_accesses > 5 ? at[5] : NULL;
   return model(run)->head_forward(model(run)->ctx, t->block, t->micro, &in,
                                   at[1], at[2], at[3], saved, at[4]);
@@ -138,7 +133,7 @@ static int do_head_forward(struct pen_run *run, const struct pen_task *t,
 static int do_head_loss(struct pen_run *run, const struct pen_task *t,
                         void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   const void *balance = t->n_accesses > 3 ? at[3] : NULL;
   return model(run)->head_loss(model(run)->ctx, t->micro, &in, at[1], balance,
                                at[2]);
@@ -147,7 +142,7 @@ static int do_head_loss(struct pen_run *run, const struct pen_task *t,
 static int do_head_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   const void *saved = t->n_accesses > 7 ? at[7] : NULL;
   return model(run)->head_backward(model(run)->ctx, t->block, t->micro, &in,
                                    at[1], at[2], at[3], saved, at[4], at[5],
@@ -163,7 +158,7 @@ static int do_head_end(struct pen_run *run, const struct pen_task *t,
 static int do_head_logits(struct pen_run *run, const struct pen_task *t,
                           void *const *at)
 {
-  struct pen_inputs in = inputs(run, at[0]);
+  struct pen_inputs in = {run->tables, at[0]};
   return model(run)->head_logits(model(run)->ctx, t->block, t->micro, &in,
                                  at[1], at[2], at[3], at[4]);
 }
@@ -171,7 +166,8 @@ static int do_head_logits(struct pen_run *run, const struct pen_task *t,
 static int do_scatter(struct pen_run *run, const struct pen_task *t,
                       void *const *at)
 {
-  return model(run)->scatter(model(run)->ctx, t->micro, at[0], at[1]);
+  return model(run)->scatter(model(run)->ctx, t->block, t->micro, at[0],
+                             at[1]);
 }
 
 static int do_zero(struct pen_run *run, const struct pen_task *t,
@@ -188,22 +184,11 @@ static int do_finish(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
   struct pen_finish_result result = {.chunk_sumsq = at[3], .nonfinite = at[2]};
-  return model(run)->finish(model(run)->ctx, t->block, at[0], at[1], &result);
-}
-
-static int do_keep_rows(struct pen_run *run, const struct pen_task *t,
-                        void *const *at)
-{
-  return model(run)->keep_rows(model(run)->ctx, t->block, at[0], at[1], at[2]);
-}
-
-static int do_finish_rows(struct pen_run *run, const struct pen_task *t,
-                          void *const *at)
-{
-  struct pen_finish_result result = {.chunk_sumsq = at[3], .nonfinite = at[2]};
-  float *kept = t->n_accesses > 4 ? at[4] : NULL;
-  return model(run)->finish_rows(model(run)->ctx, t->block, at[0], kept, at[1],
-                                 &result);
+  const float *extra = t->n_accesses > 4 ? at[4] : NULL;
+  int (*finish)(void *, size_t, const float *, const float *, void *,
+                struct pen_finish_result *) =
+      t->kind == PEN_TASK_FINISH ? model(run)->finish : model(run)->finish_rows;
+  return finish(model(run)->ctx, t->block, at[0], extra, at[1], &result);
 }
 
 static int do_copy(struct pen_run *run, const struct pen_task *t,
@@ -213,6 +198,19 @@ static int do_copy(struct pen_run *run, const struct pen_task *t,
   return t->lane == PEN_LANE_UPLOAD
              ? run->o.device->upload(run->o.device, at[1], at[0], bytes)
              : run->o.device->download(run->o.device, at[1], at[0], bytes);
+}
+
+/* Halves are weights in RAM, parts of the tile's image, or both. */
+static void place_halves(const struct pen_layout *l, const struct pen_tile *tile,
+                         struct pen_update *update)
+{
+  char *half = (char *)update->state + pen_layout_half_offset(l, tile);
+  if (l->state->has_half && !pen_layout_half_is_weight(l, tile)) {
+    update->copy = update->weight;
+    update->weight = half;
+  } else if (l->state->has_half && tile->state_home == PEN_NONE) {
+    update->copy = half;
+  }
 }
 
 static int do_update(struct pen_run *run, const struct pen_task *t,
@@ -232,13 +230,35 @@ static int do_update(struct pen_run *run, const struct pen_task *t,
                               .weight = at[2],
                               .seed = run->update.seed,
                               .step = run->update.number};
-  char *half = (char *)at[1] + pen_layout_half_offset(l, tile);
-  if (l->state->has_half && !pen_layout_half_is_weight(l, tile)) {
-    update.weight = half;
-    update.copy = at[2];
-  } else if (l->state->has_half && tile->state_home == PEN_NONE) {
-    update.copy = half;
-  }
+  place_halves(l, tile, &update);
+  pen_update_tile(run->o.update_pool, &update);
+  return 0;
+}
+
+/* The update that this step's decision will ask for, as far as it is guessed. */
+static int do_speculate(struct pen_run *run, const struct pen_task *t,
+                        void *const *at)
+{
+  const struct pen_layout *l = run->o.layout;
+  const struct pen_tile *tile = &l->tiles[t->tile];
+  struct pen_update update = {.isa = run->o.isa,
+                              .params = &run->update.guess,
+                              .workload = run->o.workload,
+                              .tile = tile,
+                              .state = at[1],
+                              .grad = at[0],
+                              .weight = at[2],
+                              .seed = run->update.seed,
+                              .step = run->update.guess_number};
+  size_t next = 3;
+  if (tile->state_home != PEN_NONE)
+    update.old_state = at[next++];
+  place_halves(l, tile, &update);
+  if (pen_layout_half_is_weight(l, tile))
+    update.old_half = at[next];
+  else if (l->state->has_half && update.old_state)
+    update.old_half = (const char *)update.old_state +
+                      pen_layout_half_offset(l, tile);
   pen_update_tile(run->o.update_pool, &update);
   return 0;
 }
@@ -295,7 +315,7 @@ static int do_save_block(struct pen_run *run, const struct pen_task *t,
   return run->o.hooks.save_block(run->o.hooks.ctx, t->block, at[0]);
 }
 
-/* READ, WRITE, READ_TILE and WRITE_TILE are transfers (run_transfers.c). */
+/* READ, WRITE, and those of tiles are transfers (run_transfers.c). */
 static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_GATHER] = do_gather,
     [PEN_TASK_INPUTS] = do_inputs,
@@ -316,10 +336,10 @@ static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_SCATTER] = do_scatter,
     [PEN_TASK_ZERO] = do_zero,
     [PEN_TASK_FINISH] = do_finish,
-    [PEN_TASK_KEEP_ROWS] = do_keep_rows,
-    [PEN_TASK_FINISH_ROWS] = do_finish_rows,
+    [PEN_TASK_FINISH_ROWS] = do_finish,
     [PEN_TASK_COPY] = do_copy,
     [PEN_TASK_UPDATE] = do_update,
+    [PEN_TASK_SPECULATE] = do_speculate,
     [PEN_TASK_DECIDE] = do_decide,
     [PEN_TASK_COMMIT] = do_commit,
     [PEN_TASK_SAVE_TILE] = do_save_tile,

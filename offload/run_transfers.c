@@ -24,7 +24,8 @@ struct window {
 static bool is_transfer(const struct pen_task *t)
 {
   return t->kind == PEN_TASK_READ || t->kind == PEN_TASK_WRITE ||
-         t->kind == PEN_TASK_READ_TILE || t->kind == PEN_TASK_WRITE_TILE;
+         t->kind == PEN_TASK_READ_TILE || t->kind == PEN_TASK_WRITE_TILE ||
+         t->kind == PEN_TASK_WRITE_ASIDE;
 }
 
 static int submit(struct pen_run_lane *lane, const struct pen_task *t)
@@ -35,22 +36,22 @@ static int submit(struct pen_run_lane *lane, const struct pen_task *t)
   pen_run_addresses(run, t, at);
   const struct pen_tile *tile =
       t->tile == PEN_NONE ? NULL : &run->o.layout->tiles[t->tile];
-  const struct pen_slot *slots = run->o.layout->slots;
+  const uint64_t *offset = run->offset;
   switch (t->kind) {
   case PEN_TASK_READ:
-    return pen_store_read_scratch(lane->queue, slots[a[0].slot].offset +
-                                  a[0].offset, at[1], a[0].bytes, t->ticket);
+    return pen_store_read_scratch(lane->queue, offset[a[0].slot] + a[0].offset,
+                                  at[1], a[0].bytes, t->ticket);
   case PEN_TASK_WRITE:
-    return pen_store_write_scratch(lane->queue, slots[a[1].slot].offset +
-                                   a[1].offset, at[0], a[1].bytes, t->ticket);
+    return pen_store_write_scratch(lane->queue, offset[a[1].slot] + a[1].offset,
+                                   at[0], a[1].bytes, t->ticket);
   case PEN_TASK_READ_TILE:
     return pen_store_read_tile(lane->queue, tile->store_tile, at[0],
                                a[0].bytes, t->ticket);
   default:
-    return pen_store_write_tile(lane->queue, tile->store_tile, at[0],
-                                a[0].bytes,
-                                pen_layout_half_offset(run->o.layout, tile),
-                                t->ticket);
+    return (t->kind == PEN_TASK_WRITE_ASIDE ? pen_store_write_aside
+                                            : pen_store_write_tile)(
+        lane->queue, tile->store_tile, at[0], a[0].bytes,
+        pen_layout_half_offset(run->o.layout, tile), t->ticket);
   }
 }
 

@@ -71,6 +71,7 @@ void pen_carry_done(struct pen_carry *carry)
 void pen_carry_copy(struct pen_carry *to, const struct pen_carry *from)
 {
   to->pending = from->pending;
+  to->speculated = from->speculated;
   memcpy(to->generation, from->generation,
          from->n_slots * sizeof *to->generation);
   memcpy(to->object, from->object, from->n_slots * sizeof *to->object);
@@ -89,7 +90,9 @@ int pen_schedule_init(struct pen_schedule *schedule,
   made.accesses = calloc(made.max_accesses, sizeof *made.accesses);
   made.uses = calloc(layout->n_slots, sizeof *made.uses);
   made.updated = calloc(workload->n_blocks, sizeof *made.updated);
-  if (!made.tasks || !made.accesses || !made.uses || !made.updated) {
+  made.written = calloc(layout->n_tiles + 1, sizeof *made.written);
+  if (!made.tasks || !made.accesses || !made.uses || !made.updated ||
+      !made.written) {
     pen_schedule_done(&made);
     return pen_error_set(PEN_ENOFIT, "no memory for a schedule of %zu tasks",
                          made.max_tasks);
@@ -106,6 +109,7 @@ void pen_schedule_done(struct pen_schedule *schedule)
   free(schedule->accesses);
   free(schedule->uses);
   free(schedule->updated);
+  free(schedule->written);
   *schedule = (struct pen_schedule){0};
 }
 
@@ -114,6 +118,8 @@ struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule)
   struct pen_cost sum = {0};
   for (size_t i = 0; i < schedule->n_tasks; i++) {
     const struct pen_cost *cost = &schedule->tasks[i].cost;
+    if (schedule->tasks[i].guard == PEN_GUARD_REDO)
+      continue;
     sum.flops += cost->flops;
     sum.vector_flops += cost->vector_flops;
     sum.pass_elems += cost->pass_elems;
@@ -128,11 +134,13 @@ struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule)
   return sum;
 }
 
-uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule)
+uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule,
+                                   bool redone)
 {
   uint64_t sum = 0;
   for (size_t i = 0; i < schedule->n_tasks; i++)
-    if (schedule->tasks[i].lane == PEN_LANE_WRITE)
+    if (schedule->tasks[i].lane == PEN_LANE_WRITE &&
+        (schedule->tasks[i].guard == PEN_GUARD_REDO) == redone)
       sum += schedule->tasks[i].cost.nvme_bytes;
   return sum;
 }

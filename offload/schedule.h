@@ -64,19 +64,23 @@ enum pen_lane {
                                   /*   m dx, m grad, w work [, r saved] */   \
   X(HEAD_END, "head end")         /* r dx, w d                          */   \
   X(HEAD_LOGITS, "logits")        /* r inputs, r w, r x, w logits, w work */ \
-  X(SCATTER, "scatter")           /* r d(host), m sums of rows(host)    */   \
+  X(SCATTER, "scatter")           /* r d(host), m rows sum(host)        */   \
   X(ZERO, "zero")                 /* w slot                             */   \
   X(FINISH, "finish")             /* r grad, w stored, w results(part)x2*/   \
-  X(KEEP_ROWS, "keep rows")       /* r grad, w stored, w kept (host)    */   \
-  X(FINISH_ROWS, "finish rows")   /* r sums of rows, w or m stored,     */   \
-                                  /*   w results x2 [, m kept]  (host)  */   \
+  X(FINISH_ROWS, "finish rows")   /* r grad, w stored, w results x2     */   \
+                                  /*   [, r extra]   (all host)         */   \
   X(COPY, "copy")                 /* r from, w to: upload or download   */   \
                                   /*   [, r counts(host)]               */   \
   X(READ, "read")                 /* r nvme, w host [, r counts(host)]  */   \
   X(WRITE, "write")               /* r host, w nvme                     */   \
   X(READ_TILE, "read tile")       /* w host: state from the store       */   \
   X(WRITE_TILE, "write tile")     /* r host: state to the store         */   \
+  X(WRITE_ASIDE, "write aside")   /* the same, for a later commit to    */   \
+                                  /*   find or not                      */   \
   X(UPDATE, "update")             /* r grad, m state, w weight          */   \
+  X(SPECULATE, "speculate")       /* r grad, m ring or w shadow of      */   \
+                                  /*   state, w weight [, r old state]  */   \
+                                  /*   [, r old weight]                 */   \
   X(DECIDE, "decide")             /* r results(host) in two parts       */   \
   X(COMMIT, "commit")             /* -                                  */   \
   X(SAVE_TILE, "save tile")       /* r state(host) [, r weight(host)]   */   \
@@ -91,12 +95,13 @@ enum pen_task_kind {
 
 /* Decided once per step by the global norm, ROUTED by the router of the block
  * that an expert belongs to; a task whose guard is off only completes its
- * ticket. */
+ * ticket.  The decision is one of APPLY, SKIP and REDO. */
 enum pen_guard {
   PEN_GUARD_ALWAYS,
-  PEN_GUARD_APPLY, /* the pending update is finite: apply it */
-  PEN_GUARD_SKIP,  /* it is not: discard (shadow tiles) */
-  PEN_GUARD_REDO,  /* the clip factor is not 1: redo from the old state */
+  PEN_GUARD_APPLY, /* the pending update is finite: apply it (REDO too) */
+  PEN_GUARD_SKIP,  /* it is not: the old state and weights stay */
+  PEN_GUARD_REDO,  /* it is, but not what was done during backward: do it again
+                      from the old state; APPLY alone: what was done stands */
   PEN_GUARD_ROUTED, /* the group's micro-batches send something to this expert,
                        the task's block: its counts, which the task reads, are
                        not all 0 */
@@ -166,6 +171,7 @@ struct pen_schedule {
   uint32_t n_tickets[PEN_LANES];
   struct pen_slot_use *uses; /* [n_slots] */
   bool *updated;             /* [n_blocks] */
+  uint32_t *written;         /* [n_tiles] tickets of writes to the store */
   bool may_grow; /* while planning; a run's schedule is fixed in size */
 };
 
@@ -183,11 +189,13 @@ struct pen_shape {
   double n_tokens; /* of the step, for costs */
   bool save;       /* DRAIN: hand every tile in RAM and every block's weights
                       to the save hooks */
+  bool speculates; /* TRAIN: update blocks that have shadows during backward */
 };
 
 /* What crosses a step's border. */
 struct pen_carry {
   bool pending; /* gradients wait for their update */
+  bool speculated; /* and the blocks with shadows have had it, if it stands */
   /* Per slot: */
   uint32_t *generation;
   uint32_t *object; /* what a ring slot still holds; PEN_NONE: nothing */
@@ -216,10 +224,11 @@ int pen_schedule_build(const struct pen_workload *workload,
                        const struct pen_shape *shape, bool commits,
                        struct pen_carry *carry, struct pen_schedule *schedule);
 
-/* Bytes and operations of all its tasks, guards on. */
+/* Bytes and operations of all its tasks, guards on, but for what is done again. */
 struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule);
-/* Bytes its WRITE and WRITE_TILE tasks put on drives. */
-uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule);
+/* Bytes its tasks put on drives, but for what is done again; or that alone. */
+uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule,
+                                   bool redone);
 
 const char *pen_lane_name(enum pen_lane lane);
 bool pen_lane_is_wide(enum pen_lane lane);

@@ -89,6 +89,8 @@ void pen_simulate_free(struct pen_simulate **simulate)
 /* Every expert is taken to be routed to: the worst case. */
 static bool is_on(const struct pen_simulate *s, const struct pen_task *t)
 {
+  if (t->guard == PEN_GUARD_REDO)
+    return s->options->apply && s->options->redo;
   return t->guard == PEN_GUARD_ALWAYS || t->guard == PEN_GUARD_ROUTED ||
          t->guard == (s->options->apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
 }
@@ -96,7 +98,8 @@ static bool is_on(const struct pen_simulate *s, const struct pen_task *t)
 static bool is_transfer(const struct pen_task *t)
 {
   return t->kind == PEN_TASK_READ || t->kind == PEN_TASK_WRITE ||
-         t->kind == PEN_TASK_READ_TILE || t->kind == PEN_TASK_WRITE_TILE;
+         t->kind == PEN_TASK_READ_TILE || t->kind == PEN_TASK_WRITE_TILE ||
+         t->kind == PEN_TASK_WRITE_ASIDE;
 }
 
 static int demand_of(struct pen_simulate *s, const struct pen_task *t,

@@ -19,6 +19,7 @@ struct pen_simulate_options {
   size_t io_depth; /* transfers in flight per I/O lane */
   bool apply;      /* the decision: APPLY tasks run and SKIP ones do not, or
                       the other way round */
+  bool redo;       /* with apply: what was done during backward does not stand */
 };
 
 struct pen_simulate_result {

@@ -38,7 +38,8 @@ static struct span find_decay(const struct pen_block *block, size_t at,
   return found;
 }
 
-/* Elements [begin, end) of the tile; what of them decays lies together. */
+/* Elements [begin, end) of the tile; what of them decays lies together.  An old
+ * state is copied by the range, so that the update finds it in the cache. */
 static void update_range(const struct pen_update *u, struct span decay,
                          size_t begin, size_t end)
 {
@@ -55,6 +56,10 @@ static void update_range(const struct pen_update *u, struct span decay,
       .elem = elem_bytes == sizeof(uint16_t) ? PEN_ELEM_BF16 : PEN_ELEM_F32,
       .grad = (const char *)u->grad + begin * elem_bytes,
       .weight = (char *)u->weight + begin * elem_bytes};
+  if (u->old_state)
+    pen_state_copy(u->workload->state, &update.part, u->old_state);
+  if (u->old_half)
+    memcpy(update.weight, (const char *)u->old_half + begin * elem_bytes, bytes);
   pen_state_update(u->workload->state, &update);
   if (u->copy)
     memcpy((char *)u->copy + begin * elem_bytes, update.weight, bytes);

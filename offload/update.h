@@ -6,7 +6,7 @@
 #include "kernels/adamw.h"
 #include "offload/layout.h"
 
-/* One step over a tile, its state in place. */
+/* One step over a tile: in place, or from an old state that stays. */
 struct pen_update {
   enum pen_isa isa;
   const struct pen_adamw_params *params;
@@ -16,6 +16,8 @@ struct pen_update {
   const void *grad; /* [tile->elems] in the run's dtype */
   void *weight;     /* the same; out, and where the format has a half that */
   void *copy;       /* the new halves go here too; NULL: nowhere */
+  const void *old_state; /* what `state` is made from; NULL: it is there */
+  const void *old_half;  /* the same of a half in `weight` */
   uint64_t seed, step; /* random rounding is a function of both */
 };
 

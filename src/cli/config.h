@@ -163,6 +163,8 @@ struct pen_config {
   uint64_t group_size, tile_size;            /* AUTO or micro-batches, bytes */
   uint64_t weight_slots, gradient_slots, tile_slots; /* or AUTO */
   uint64_t recompute, recompute_logits; /* blocks, or PEN_CONFIG_RECOMPUTE_ */
+  uint64_t speculative_updates;         /* the same */
+  bool update_after_backward;
   uint64_t threads, update_threads;          /* or AUTO */
   int numa; /* enum above */
   char *io_engine;

@@ -47,6 +47,11 @@ static void print_what(const struct pen_plan *plan)
          s->params->body_end - s->params->body_begin, p->recompute_head_blocks,
          s->params->head_end - s->params->head_begin, s->layout.n_store_tiles,
          s->layout.n_tiles);
+  if (p->speculative_blocks)
+    printf("early      %zu of %zu blocks are updated during backward, of %zu that "
+           "can be; again where a gradient is clipped\n",
+           p->speculative_blocks, s->params->n_blocks,
+           s->layout.n_could_speculate);
 }
 
 /* A tier's bytes by parameters, all included. */
@@ -86,6 +91,9 @@ static void print_drives(const struct pen_plan *plan, uint64_t tbw)
          size_text((double)plan->written_per_step * 1000, b),
          plan->trainer.set.machine.n_nvme_dirs,
          plan->trainer.set.machine.n_nvme_dirs > 1 ? "s" : "");
+  if (plan->trainer.session.plan.nvme_redone_bytes)
+    printf("           and %s more by a step whose early updates are done again\n",
+           size_text((double)plan->trainer.session.plan.nvme_redone_bytes, a));
   if (!tbw || one == 0)
     return;
   printf("wear       1000 steps are %.3g %% of each drive's %s; they last "
@@ -173,6 +181,7 @@ static void put_time(struct pen_json_writer *w, const struct pen_plan *plan)
   pen_json_put_double(w, "tokens_per_second",
                       plan->tokens_per_step / r->seconds);
   pen_json_put_double(w, "critical_seconds", r->critical_seconds);
+  pen_json_put_double(w, "exposed_update_seconds", plan->exposed_seconds);
   pen_resource_name(r->binds, name);
   pen_json_put_string(w, "binds", name);
   pen_json_begin_object(w, "lane_busy_seconds");
@@ -206,6 +215,8 @@ static void put_drives(struct pen_json_writer *w, const struct pen_plan *plan,
   pen_json_put_u64(w, "written_bytes_per_step", plan->written_per_step);
   pen_json_put_u64(w, "written_bytes_per_1000_steps",
                    plan->written_per_step * 1000);
+  pen_json_put_u64(w, "redone_bytes",
+                   plan->trainer.session.plan.nvme_redone_bytes);
   if (tbw) {
     pen_json_put_u64(w, "tbw_bytes", tbw);
     pen_json_put_double(w, "tbw_share_per_1000_steps",
@@ -263,6 +274,8 @@ int pen_plan_print_json(const struct pen_plan *plan, uint64_t tbw, bool fits,
                      s->layout.placement.recompute_blocks);
     pen_json_put_u64(&w, "recompute_head_blocks",
                      s->layout.placement.recompute_head_blocks);
+    pen_json_put_u64(&w, "speculative_blocks",
+                     s->layout.placement.speculative_blocks);
     pen_json_put_u64(&w, "tiles", s->layout.n_tiles);
     pen_json_put_u64(&w, "tiles_on_drives", s->layout.n_store_tiles);
     pen_json_put_u64(&w, "model_bytes", plan->model_bytes);
@@ -318,6 +331,8 @@ int pen_plan_print_yaml(const struct pen_config *config,
     rc = set_recompute(&options, "recompute", p->recompute_blocks);
   if (rc == 0)
     rc = set_recompute(&options, "recompute-logits", p->recompute_head_blocks);
+  if (rc == 0)
+    rc = set_recompute(&options, "speculative-updates", p->speculative_blocks);
   if (rc == 0)
     rc = set_number(&options, "group-size", p->group_size);
   if (rc == 0)

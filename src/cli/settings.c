@@ -44,6 +44,12 @@ static size_t recompute_of(uint64_t blocks)
   return blocks == PEN_CONFIG_RECOMPUTE_AUTO ? PEN_FIT_RECOMPUTE_AUTO : blocks;
 }
 
+/* auto begins with none. */
+static size_t speculative_of(uint64_t blocks)
+{
+  return blocks == PEN_CONFIG_RECOMPUTE_AUTO ? 0 : blocks;
+}
+
 void pen_settings_machine(const struct pen_config *config,
                           struct pen_machine_settings *ret_machine)
 {
@@ -61,6 +67,9 @@ void pen_settings_machine(const struct pen_config *config,
       .io_engine = config->io_engine,
       .io_depth = config->io_depth,
       .tile_bytes = config->tile_size,
+      .updates_after_backward = config->update_after_backward,
+      .searches_speculative =
+          config->speculative_updates == PEN_CONFIG_RECOMPUTE_AUTO,
       .wish = {.unified = config->host_mode == PEN_CONFIG_HOST_UNIFIED,
                .weights = place_of(config->offload_params),
                .gradients = place_of(config->offload_gradients),
@@ -70,6 +79,9 @@ void pen_settings_machine(const struct pen_config *config,
                .recompute_blocks = recompute_of(config->recompute),
                .recompute_head_blocks =
                    recompute_of(config->recompute_logits),
+               .speculative_blocks = speculative_of(config->speculative_updates),
+               .updates_in_place =
+                   config->durability == PEN_CONFIG_DURABILITY_NONE,
                .weight_slots = config->weight_slots,
                .gradient_slots = config->gradient_slots,
                .tile_slots = config->tile_slots}};

@@ -100,7 +100,8 @@ struct rehearsal {
   struct pen_trace *trace;
 };
 
-static int build_step(const struct pen_plan *plan, struct rehearsal *r)
+static int build_step(const struct pen_plan *plan, bool updates,
+                      struct rehearsal *r)
 {
   const struct pen_session *s = &plan->trainer.session;
   bool commits = plan->trainer.set.durable && s->layout.n_store_tiles > 0 &&
@@ -108,9 +109,11 @@ static int build_step(const struct pen_plan *plan, struct rehearsal *r)
                  plan->trainer.set.commit_interval == 1;
   struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
                             .n_micros = plan->micros_per_step,
-                            .n_tokens = plan->tokens_per_step};
+                            .n_tokens = plan->tokens_per_step,
+                            .speculates = updates};
+  bool drains = updates && plan->trainer.set.machine.updates_after_backward;
   return pen_rehearsal_open(&r->step, pen_model_workload(s->model), &s->layout,
-                            &s->plan, &shape, commits);
+                            &s->plan, &shape, commits, drains);
 }
 
 static int run_on(struct rehearsal *r, const struct pen_machine *machine,
@@ -118,6 +121,22 @@ static int run_on(struct rehearsal *r, const struct pen_machine *machine,
 {
   r->options.demand.machine = machine;
   return pen_rehearsal_run(&r->step, &r->options, trace, result);
+}
+
+/* The same placement with nothing to apply. */
+static int measure_exposed(struct pen_plan *plan)
+{
+  struct rehearsal r = {.options = pen_session_simulate_options(
+                            &plan->trainer.session, &plan->machine)};
+  struct pen_simulate_result without;
+  r.options.apply = false;
+  int rc = build_step(plan, false, &r);
+  if (rc == 0)
+    rc = run_on(&r, &plan->machine, NULL, &without);
+  pen_rehearsal_close(&r.step);
+  if (rc == 0)
+    plan->exposed_seconds = plan->step.seconds - without.seconds;
+  return rc;
 }
 
 static int save_timeline(struct pen_plan *plan, struct rehearsal *r,
@@ -199,6 +218,8 @@ static int simulate(struct pen_plan *plan, struct rehearsal *r,
   const struct pen_session *s = &plan->trainer.session;
   r->options = pen_session_simulate_options(s, &plan->machine);
   int rc = run_on(r, &plan->machine, NULL, &plan->step);
+  if (rc == 0)
+    rc = measure_exposed(plan);
   for (size_t i = 0; rc == 0 && i < sizeof whats / sizeof *whats; i++)
     if (has_part(plan, whats[i]))
       rc = try_better(plan, r, whats[i]);
@@ -215,7 +236,7 @@ int pen_plan_simulate(struct pen_plan *plan, const struct pen_machine *machine,
   plan->n_better = 0;
   int rc = pen_drives_choose(&plan->trainer.set.machine, &plan->machine);
   if (rc == 0)
-    rc = build_step(plan, &r);
+    rc = build_step(plan, true, &r);
   if (rc == 0)
     rc = simulate(plan, &r, trace);
   pen_trace_free(&r.trace);
@@ -229,7 +250,7 @@ int pen_plan_time(const struct pen_plan *plan, const struct pen_machine *machine
 {
   struct rehearsal r = {
       .options = pen_session_simulate_options(&plan->trainer.session, machine)};
-  int rc = build_step(plan, &r);
+  int rc = build_step(plan, true, &r);
   if (rc == 0)
     rc = run_on(&r, machine, NULL, ret_result);
   pen_rehearsal_close(&r.step);

@@ -23,6 +23,7 @@ struct pen_plan {
   bool simulated;             /* only then: */
   struct pen_machine machine; /* its drives are those of --nvme-path */
   struct pen_simulate_result step;
+  double exposed_seconds; /* of it: less if there were no update */
   struct pen_plan_better better[PEN_PLAN_BETTER_MAX];
   size_t n_better;
 };

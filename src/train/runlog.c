@@ -196,6 +196,11 @@ int pen_runlog_append_step(struct pen_runlog *log,
     pen_json_put_string(&writer, "bound", step->bound);
   if (step->nvme_written)
     pen_json_put_u64(&writer, "nvme_written_bytes", step->nvme_written);
+  if (step->speculation) {
+    pen_json_put_string(&writer, "speculation", step->speculation);
+    pen_json_put_u64(&writer, "updates_redone", step->n_redone);
+    pen_json_put_u64(&writer, "updates_discarded", step->n_discarded);
+  }
   int r = append(log, &writer);
   if (!r)
     log->last_step = step->step;

@@ -20,6 +20,9 @@ struct pen_runlog_step {
   const char *skipped_block; /* where the non-finite gradient was; or NULL */
   const char *bound;         /* lane that binds; or NULL */
   uint64_t nvme_written;     /* bytes the run has put on drives; 0: left out */
+  const char *speculation;   /* what became of early updates; NULL: no blocks have
+                                them, and the counts are left out too */
+  uint64_t n_redone, n_discarded; /* of them, steps of this process so far */
 };
 
 /* Opens the log for appending and keeps what belongs to the steps up to

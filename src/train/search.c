@@ -125,12 +125,36 @@ static void set_state(struct pen_fit_wish *wish, size_t value)
   wish->state = (enum pen_fit_place)value;
 }
 
+static bool speculative_is_free(const struct pen_search_problem *p)
+{
+  return p->free_speculative;
+}
+
+/* None, quarters, all. */
+static size_t speculative_values(const struct pen_search_problem *p,
+                                 size_t values[VALUES_MAX])
+{
+  size_t n_blocks = p->workload->n_blocks, n = 0;
+  for (size_t quarter = 0; quarter <= 4; quarter++) {
+    size_t blocks = n_blocks * quarter / 4;
+    if (n == 0 || values[n - 1] != blocks)
+      values[n++] = blocks;
+  }
+  return n;
+}
+
+static void set_speculative(struct pen_fit_wish *wish, size_t value)
+{
+  wish->speculative_blocks = value;
+}
+
 static const struct choice choices[] = {
     {state_is_free, state_values, set_state},
     {recompute_is_free, recompute_values, set_recompute},
     {group_is_free, group_values, set_group},
     {weight_slots_are_free, weight_slot_values, set_weight_slots},
     {tile_slots_are_free, tile_slot_values, set_tile_slots},
+    {speculative_is_free, speculative_values, set_speculative},
 };
 
 /* ---- the search ---- */
@@ -151,7 +175,7 @@ static int try_wish(const struct pen_search_problem *p,
     return rc;
   found->n_fitting++;
   rc = pen_rehearsal_open(&rehearsal, p->workload, &layout, &plan, &p->shape,
-                          false);
+                          false, p->drains);
   if (rc == 0)
     rc = pen_rehearsal_run(&rehearsal, &p->simulate, NULL, &step);
   if (rc == 0)

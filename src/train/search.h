@@ -12,6 +12,8 @@ struct pen_search_problem {
   /* What the user left open; the search settles nothing else. */
   bool free_group, free_recompute, free_weight_slots, free_tile_slots;
   bool free_state; /* of a device with memory of its own */
+  bool free_speculative;
+  bool drains; /* each step's update is applied before the next begins */
   /* Lays a wish out in the memory there is.  0: *ret_layout is the caller's to
    * free; -PEN_ENOFIT; or what ends the search. */
   int (*place)(void *ctx, const struct pen_fit_wish *wish,

@@ -140,7 +140,7 @@ static int open_compute(struct pen_session *s, const char *gemm,
     options.ops = s->backend->ops[s->elem];
     options.device = s->backend->stream_device;
   }
-  size_t bytes = 0;
+  size_t bytes = 0, cache = pen_model_cache_bytes(s->params, &options);
   int rc = pen_topology_read(&s->topology);
   if (rc == 0 && shape->tries_gemm && !s->backend &&
       strcmp(gemm, "auto") == 0)
@@ -160,7 +160,10 @@ static int open_compute(struct pen_session *s, const char *gemm,
     rc = pen_model_create(s->params, &options, s->pool, s->update_pool,
                           &s->model);
   pen_memory_add(&s->memory, "model tables and scratch", PEN_TIER_HOST,
-                 bytes);
+                 bytes - cache);
+  if (cache)
+    pen_memory_add(&s->memory, "keys and values of a document", PEN_TIER_HOST,
+                   cache);
   return rc;
 }
 
@@ -301,12 +304,15 @@ static int search(struct pen_session *s, const struct pen_session_shape *shape,
       .simulate = pen_session_simulate_options(s, &machine),
       .shape = {.kind = PEN_STEP_TRAIN,
                 .n_micros = shape->max_micros,
-                .n_tokens = (double)(shape->max_micros * shape->max_tokens)},
+                .n_tokens = (double)(shape->max_micros * shape->max_tokens),
+                .speculates = true},
       .free_group = !asked->group_size,
       .free_recompute = asked->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO,
       .free_weight_slots = !asked->weight_slots,
       .free_tile_slots = !asked->tile_slots,
       .free_state = asked->state == PEN_FIT_AUTO && !asked->unified,
+      .free_speculative = s->machine.searches_speculative,
+      .drains = s->machine.updates_after_backward,
       .place = fit_candidate,
       .ctx = at};
   if (rc == 0)
@@ -390,7 +396,8 @@ int pen_session_open(struct pen_session *session,
   if (rc == 0)
     rc = open_model(session, model, shape, max_length);
   if (rc == 0)
-    rc = pen_session_open_backend(session, model->gemm);
+    rc = pen_session_open_backend(session, model->gemm,
+                                  shape->cache_tokens > 0);
   if (rc == 0)
     rc = open_compute(session, model->gemm, shape);
   if (rc == 0)

@@ -37,6 +37,10 @@ struct pen_machine_settings {
   uint64_t tile_bytes;        /* of state; 0: auto */
   struct pen_fit_wish wish;   /* zero slots: auto; tile_elems is
                                  set by tile_bytes */
+  bool updates_after_backward; /* before the next step begins, as a step of its
+                                  own: to compare with */
+  bool searches_speculative;  /* with a profile, how many blocks are updated
+                                 during backward; else as wished */
   const struct pen_machine *profile; /* placements are searched by what it says;
                                         NULL: by fit's rule alone; borrowed */
 };

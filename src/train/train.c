@@ -238,6 +238,11 @@ static void print_start(const struct pen_trainer *t)
                s->layout.placement.recompute_head_blocks,
                s->params->head_end - s->params->head_begin,
                s->layout.n_store_tiles, s->layout.n_tiles);
+  if (p->speculative_blocks)
+    pen_log_info("early updates: of %zu of %zu blocks, during backward; they wait "
+                 "while %d of %d steps were clipped or skipped",
+                 s->layout.n_speculative, s->params->n_blocks,
+                 PEN_SPECULATION_MISSES, PEN_SPECULATION_STEPS);
   print_cut(t);
   print_search(s);
   if (s->engine) {
@@ -272,8 +277,6 @@ static int make_rundir(struct pen_trainer *t)
   if (!t->resumes)
     rc = pen_rundir_create(t->set.output_dir, t->set.overwrite, &t->numerics,
                            &t->rundir);
-  if (rc == 0 && !t->resumes)
-    rc = pen_trainer_begin_products(t);
   if (rc == 0 && t->rundir.numerics.state != t->numerics.state) {
     t->rundir.numerics.state = t->numerics.state;
     rc = pen_rundir_save(&t->rundir);
@@ -316,8 +319,6 @@ static int run(struct pen_trainer *t)
     pen_rundir_undo(&t->rundir);
     return rc;
   }
-  if (rc == 0)
-    rc = pen_trainer_check_products(t);
   if (rc == 0)
     warn_of_unpinned(&t->session);
   if (rc == 0 && pen_run_io_note(t->session.run))
@@ -368,6 +369,16 @@ static int discard_state(struct pen_trainer *t)
   return rc;
 }
 
+static void print_outcomes(const struct pen_trainer *t)
+{
+  const uint64_t *n = t->speculation.n;
+  if (t->session.layout.n_speculative)
+    pen_log_info("early updates: of %" PRIu64 " steps stood, %" PRIu64
+                 " done again, %" PRIu64 " discarded, %" PRIu64 " left out",
+                 n[PEN_SPECULATION_STOOD], n[PEN_SPECULATION_REDONE],
+                 n[PEN_SPECULATION_DISCARDED], n[PEN_SPECULATION_WAITED]);
+}
+
 int pen_train(const struct pen_train_settings *settings)
 {
   struct pen_trainer t = {.set = *settings, .rundir = {.lock_fd = -1}};
@@ -380,8 +391,6 @@ int pen_train(const struct pen_train_settings *settings)
     rc = pen_trainer_open_cut(&t);
   if (rc == 0)
     rc = settle_numerics(&t);
-  if (rc == 0 && t.resumes)
-    rc = pen_trainer_load_products(&t);
   if (rc == 0)
     rc = pen_trainer_check_space(&t);
   if (rc == 0)
@@ -392,6 +401,8 @@ int pen_train(const struct pen_train_settings *settings)
     rc = run(&t);
   if (rc == 0 && !settings->dry_run && settings->discard_state)
     rc = discard_state(&t);
+  if (rc == 0 && !settings->dry_run)
+    print_outcomes(&t);
   if (rc == 0 && !settings->dry_run)
     pen_log_info("finished after %" PRIu64 " steps; the model is in %s/model",
                  t.cursor.step, settings->output_dir);

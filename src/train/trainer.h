@@ -10,6 +10,7 @@
 #include "src/train/rundir.h"
 #include "src/train/runlog.h"
 #include "src/train/session.h"
+#include "src/train/speculation.h"
 
 /* One file of sequences and the order in which they are read. */
 struct pen_trainer_data {
@@ -24,8 +25,6 @@ struct pen_trainer {
   struct pen_session session;
   struct pen_rundir rundir;
   bool resumes;
-  size_t n_products_kept; /* choices that the run's file holds */
-  bool lacks_products;    /* a resumed run has no such file */
   uint64_t usual_batch; /* sequences of a micro-batch, where another number was
                            chosen; else 0 */
   struct pen_batch *batch;
@@ -41,6 +40,8 @@ struct pen_trainer {
 
   struct pen_cursor cursor; /* after the newest step, applied or pending */
   struct pen_run_update update; /* what waits for the next run_step */
+  struct pen_speculation speculation;
+  enum pen_speculation_outcome outcome; /* of the newest step */
   struct pen_checkpoint *saving;
   struct pen_runlog *log;
   struct pen_generator sampler; /* of samples; session NULL: none */
@@ -62,15 +63,6 @@ void pen_trainer_close(struct pen_trainer *t);
 /* trainer_cut.c: the session, with a step cut into the micro-batches that the
  * user asked for or else, at a first start, into those that fit and are faster. */
 int pen_trainer_open_cut(struct pen_trainer *t);
-
-/* trainer_products.c: begins the file of choices of a new run; writes it anew
- * where there are more of them; a resumed run's choices, made again: -PEN_EMISMATCH
- * where this device or library has not got them.  Nothing on the host. */
-int pen_trainer_begin_products(struct pen_trainer *t);
-int pen_trainer_keep_products(struct pen_trainer *t);
-int pen_trainer_load_products(struct pen_trainer *t);
-/* After attach: -PEN_EMISMATCH where a run that got somewhere lacks its file. */
-int pen_trainer_check_products(const struct pen_trainer *t);
 
 /* trainer_data.c: opens the data, and reads steps of it into the model. */
 int pen_trainer_open_data(struct pen_trainer *t);

@@ -19,11 +19,48 @@ static double epoch_at(const struct pen_trainer *t, uint64_t step)
   return (double)step / (double)pen_order_epoch_steps(&t->train.order);
 }
 
+static double gradient_scale(const struct pen_trainer *t)
+{
+  return t->step_targets ? 1.0 / (double)t->step_targets : 0;
+}
+
+/* AdamW's constants of a step that is the `applied`-th applied. */
+static int make_params(const struct pen_trainer *t, uint64_t step,
+                       uint64_t applied, float factor,
+                       struct pen_adamw_params *ret_params)
+{
+  const struct pen_train_settings *s = &t->set;
+  struct pen_adamw_hyper hyper = {pen_lr_at(&t->lr, step), s->beta1, s->beta2,
+                                  s->eps, s->weight_decay};
+  return pen_adamw_params_init(&hyper, applied, factor, ret_params);
+}
+
+/* What the coming step's update will be if its gradient is finite and not
+ * clipped: all but its norm is known. */
+static int guess(struct pen_trainer *t, uint64_t step)
+{
+  double norm;
+  float factor = pen_gradient_factor(0, gradient_scale(t), 0, &norm);
+  t->update.seed = t->set.seed;
+  t->update.guess_number = t->cursor.applied + 1;
+  return make_params(t, step, t->update.guess_number, factor, &t->update.guess);
+}
+
+static void note_outcome(struct pen_trainer *t)
+{
+  bool stands = pen_run_stands(t->session.run, &t->update);
+  t->outcome = !pen_run_is_speculated(t->session.run) ? PEN_SPECULATION_WAITED
+               : stands                               ? PEN_SPECULATION_STOOD
+               : t->update.apply                      ? PEN_SPECULATION_REDONE
+                                                      : PEN_SPECULATION_DISCARDED;
+  pen_speculation_note(&t->speculation, t->outcome, !stands);
+}
+
 /* The one decision of a step: apply with which factor, or skip. */
 static int decide(struct pen_trainer *t, uint64_t step)
 {
   const struct pen_train_settings *s = &t->set;
-  double scale = t->step_targets ? 1.0 / (double)t->step_targets : 0;
+  double scale = gradient_scale(t);
   float factor = pen_gradient_factor(t->result.sumsq, scale, s->max_grad_norm,
                                      &t->step_norm);
   t->step_loss = t->result.loss_sum * scale;
@@ -38,10 +75,7 @@ static int decide(struct pen_trainer *t, uint64_t step)
     t->cursor.applied++;
     t->cursor.skipped_in_row = 0;
   }
-  struct pen_adamw_hyper hyper = {t->step_lr, s->beta1, s->beta2, s->eps,
-                                  s->weight_decay};
   t->update.apply = !t->step_skipped;
-  t->update.seed = s->seed;
   t->update.number = t->cursor.applied;
   t->update.step = t->cursor.step;
   t->update.meta = &t->cursor;
@@ -49,9 +83,12 @@ static int decide(struct pen_trainer *t, uint64_t step)
   t->update.commit = t->whole_in_store && s->durable &&
                      (t->cursor.step % s->commit_interval == 0 ||
                       t->cursor.step == t->n_steps);
-  return t->step_skipped ? 0
-                         : pen_adamw_params_init(&hyper, t->cursor.applied,
-                                                 factor, &t->update.params);
+  int rc = t->step_skipped ? 0
+                           : make_params(t, step, t->cursor.applied, factor,
+                                         &t->update.params);
+  if (rc == 0)
+    note_outcome(t);
+  return rc;
 }
 
 static const char *block_name(const struct pen_trainer *t)
@@ -123,8 +160,27 @@ static int log_step(struct pen_trainer *t, uint64_t step)
       .n_skipped = t->cursor.skipped,
       .skipped_block = t->step_skipped ? block_name(t) : NULL,
       .bound = bound,
-      .nvme_written = pen_trainer_written(t)};
+      .nvme_written = pen_trainer_written(t),
+      .speculation = t->session.layout.n_speculative
+                         ? pen_speculation_name(t->outcome)
+                         : NULL,
+      .n_redone = t->speculation.n[PEN_SPECULATION_REDONE],
+      .n_discarded = t->speculation.n[PEN_SPECULATION_DISCARDED]};
   return pen_runlog_append_step(t->log, &line);
+}
+
+/* What is pending, as a part of the step that made it. */
+static int apply_now(struct pen_trainer *t)
+{
+  struct pen_shape drain = {.kind = PEN_STEP_DRAIN};
+  struct pen_run_result more;
+  int rc = pen_run_step(t->session.run, &drain, &t->update, &more);
+  if (rc < 0)
+    return rc;
+  t->result.wall_ns += more.wall_ns;
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    t->result.busy_ns[lane] += more.busy_ns[lane];
+  return 0;
 }
 
 static int train_step(struct pen_trainer *t, uint64_t step)
@@ -134,13 +190,18 @@ static int train_step(struct pen_trainer *t, uint64_t step)
                             &t->step_targets);
   struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
                             .n_micros = order.n_micro,
-                            .n_tokens = (double)t->step_inputs};
+                            .n_tokens = (double)t->step_inputs,
+                            .speculates =
+                                t->step_targets > 0 &&
+                                pen_speculation_may(&t->speculation)};
+  if (rc == 0)
+    rc = guess(t, step);
   if (rc == 0)
     rc = pen_run_step(t->session.run, &shape, &t->update, &t->result);
   if (rc == 0)
-    rc = pen_trainer_keep_products(t);
-  if (rc == 0)
     rc = decide(t, step);
+  if (rc == 0 && t->set.machine.updates_after_backward)
+    rc = apply_now(t);
   if (rc == 0)
     rc = log_step(t, step);
   return rc < 0 ? rc : after_skip(t, step);

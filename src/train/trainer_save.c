@@ -13,7 +13,7 @@
 
 size_t pen_trainer_extents(const struct pen_trainer *t)
 {
-  size_t tiles = t->session.layout.n_store_tiles;
+  size_t tiles = t->session.layout.n_store_tiles, aside = 0;
   if (!t->set.durable)
     return tiles;
   uint64_t kept = 1; /* the one a signal asks for, or the next before the last
@@ -21,7 +21,11 @@ size_t pen_trainer_extents(const struct pen_trainer *t)
   if (t->set.save_steps)
     kept += t->set.save_total_limit ? t->set.save_total_limit
                                     : t->n_steps / t->set.save_steps;
-  return tiles * (2 + kept);
+  /* What is written aside has room where a commit has let go of what was there
+   * before, which comes first only if every step commits. */
+  if (t->set.commit_interval > 1 || tiles < t->session.layout.n_tiles)
+    aside = t->session.layout.n_speculative_store_tiles;
+  return tiles * (2 + kept) + aside;
 }
 
 static int drain(struct pen_trainer *t, bool save)

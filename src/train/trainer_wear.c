@@ -15,13 +15,14 @@ uint64_t pen_trainer_written(const struct pen_trainer *t)
   return t->written_before + counters.bytes_written;
 }
 
-/* A step, and the pending update that a clean stop applies. */
+/* A step, and the pending update that a clean stop applies; what is updated
+ * early may have to be done again in both. */
 bool pen_trainer_may_write(const struct pen_trainer *t)
 {
   uint64_t most = t->set.max_write;
-  return !most || !t->store ||
-         pen_trainer_written(t) + 2 * t->session.plan.nvme_written_bytes <=
-             most;
+  uint64_t step = t->session.plan.nvme_written_bytes +
+                  t->session.plan.nvme_redone_bytes;
+  return !most || !t->store || pen_trainer_written(t) + 2 * step <= most;
 }
 
 int pen_trainer_begin_wear(struct pen_trainer *t)

@@ -7,6 +7,7 @@ Everything random comes from one seed, printed and taken from PEN_SEED.
 """
 import inspect
 import json
+import math
 import os
 import random
 import re
@@ -22,7 +23,9 @@ LONG = "long" in sys.argv[2:]
 SEED = int(os.environ.get("PEN_SEED", "20261130"))
 RANDOM = random.Random(SEED)
 TESTS = []
-TIMING = ("tokens_per_second", "step_seconds", "bound", "nvme_written_bytes")  # and what placement may change
+# And what placement may change.
+TIMING = ("tokens_per_second", "step_seconds", "bound", "nvme_written_bytes", "speculation", "updates_redone",
+          "updates_discarded")
 DTYPES = {"F32": "<f", "BF16": "<H", "F16": "<H"}
 
 # Enough layers and tiles (of 65,536 elements) for every ring to turn, small
@@ -217,6 +220,18 @@ def write_tensors(path, contents):
     head += b" " * (-len(head) % 8)
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(head)) + head + body)
+
+
+def nan_row(model, byte):
+    """Makes the embedding of one byte NaN; training data rarely has it."""
+    path = os.path.join(model, "model.safetensors")
+    contents = tensors(path)
+    dtype, shape, blob = contents["model.embed_tokens.weight"]
+    assert dtype == "F32", dtype
+    width = shape[1] * 4
+    row = struct.pack("<f", math.nan) * shape[1]
+    contents["model.embed_tokens.weight"] = (dtype, shape, blob[:byte * width] + row + blob[(byte + 1) * width:])
+    write_tensors(path, contents)
 
 
 def same_tensors(got, want, where):

@@ -10,34 +10,51 @@ transfer taken for a whole one.
 """
 import functools
 import os
+import re
 import tempfile
 
-from penstock import LONG, RANDOM, SEED, TILE, Job, engines, main, run, same_log, same_weights, succeed, test
+from penstock import (LONG, RANDOM, SEED, TILE, Job, engines, log, main, nan_row, run, same_log, same_weights, succeed,
+                      test)
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
 JOB = Job(os.path.join(SCRATCH.name, "job"), "--save-steps", "2", steps=5)
 ENGINES = engines()
 
 
-def options(folder, engine, *faults):
+def early_job():
+    """Updated during backward: of its steps some stand, some are done again, some are discarded."""
+    job = Job(os.path.join(SCRATCH.name, "early"), "--save-steps", "3", "--batch-size", "1", "--max-grad-norm", "0",
+              steps=7, data_bytes=300, tie_word_embeddings=False)
+    job.train(job.path("look"))
+    norms = sorted(line["grad_norm"] for line in log(job.path("look")) if line.get("grad_norm"))
+    job.options[job.options.index("--max-grad-norm") + 1] = str(norms[5])
+    nan_row(job.model, ord("z"))
+    with open(job.data, "r+b") as f:
+        f.seek(105)
+        f.write(b"z")
+    job.early = ("--speculative-updates", "all")
+    return job
+
+
+def options(job, folder, engine, *faults):
     drive = ("--offload-optimizer", "nvme", "--offload-gradients", "nvme", "--nvme-path", f"{folder}/nvme")
     spec = ",".join([f"fault:{engine}", f"seed={SEED}", *faults]) if faults else engine
-    return (*drive, *TILE, "--io-engine", spec)
+    return (*drive, *TILE, *getattr(job, "early", ()), "--io-engine", spec)
 
 
-def attempt(output, *words):
-    return run(*JOB.args(output, *words, "--resume"), timeout=20)
+def attempt(job, output, *words):
+    return run(*job.args(output, *words, "--resume"), timeout=20)
 
 
 @functools.lru_cache
-def n_requests(engine):
+def n_requests(job, engine):
     """Requests of a whole run: the first number at which no fault comes."""
-    folder, low, high = JOB.path(engine), 0, 1024
+    folder, low, high = job.path(engine), 0, 1024
     os.makedirs(folder)
     while low < high:
         middle = (low + high) // 2
         output = f"{folder}/count{middle}"
-        if attempt(output, *options(output, engine, f"eio={middle}")).returncode:
+        if attempt(job, output, *options(job, output, engine, f"eio={middle}")).returncode:
             low = middle + 1
         else:
             high = middle
@@ -62,37 +79,48 @@ def stopped_cleanly(done, what):
     assert len(errors) == 1 and lines[-1] == errors[0], f"{what}: not one last line of error\n{done.stderr}"
 
 
-def continues(output, engine, what):
-    done = attempt(output, *options(output, engine))
+def continues(job, output, engine, what):
+    done = attempt(job, output, *options(job, output, engine))
     assert done.returncode == 0, f"{what}: resume has status {done.returncode}\n{done.stderr}"
-    same_log(output, JOB.straight())
-    same_weights(output, JOB.straight())
+    same_log(output, job.straight())
+    same_weights(output, job.straight())
 
 
-def fails_at_every(kind, share):
+def fails_at_every(job, kind, share):
     def body(folder):
         for number, engine in enumerate(ENGINES):
-            n = n_requests(engine)
+            n = n_requests(job, engine)
             for at in numbers(n, share)[number::1 if LONG else 2]:
                 what = f"{engine}, {kind} at request {at} of {n}"
                 output = f"{folder}/{engine}{at}"
-                stopped_cleanly(attempt(output, *options(output, engine, f"{kind}={at}")), what)
-                continues(output, engine, what)
-    body.__name__ = f"{kind} at the n-th request"
+                stopped_cleanly(attempt(job, output, *options(job, output, engine, f"{kind}={at}")), what)
+                continues(job, output, engine, what)
+    body.__name__ = f"{kind} at the n-th request{', early updates' if job is EARLY else ''}"
     return test(body)
 
 
-for fault, wanted in (("cut", 25), ("eio", 10), ("enospc", 8)):
-    fails_at_every(fault, wanted)
+EARLY = early_job()
+for fault, wanted, wanted_early in (("cut", 25, 12), ("eio", 10, 6), ("enospc", 8, 6)):
+    fails_at_every(JOB, fault, wanted)
+    fails_at_every(EARLY, fault, wanted_early)
+
+
+@test
+def early_updates_come_to_all_there_is(folder):
+    """What the faults above come to: updates that stand, are done again and are discarded."""
+    done = EARLY.train(f"{folder}/run", *options(EARLY, f"{folder}/run", ENGINES[0]))
+    stood, again, discarded = map(int, re.search(r"of (\d+) steps stood, (\d+) done again, (\d+) discarded",
+                                                 done.stderr).groups())
+    assert stood and again and discarded, done.stderr
 
 
 def goes_on(kind):
     def body(folder):
-        n = n_requests("threads")
+        n = n_requests(JOB, "threads")
         faults = [f"{kind}=20%"] + [f"{kind}={at}" for at in (range(n) if LONG else RANDOM.sample(range(n), 2))]
         for number, fault in enumerate(faults):
             engine, output = ENGINES[number % len(ENGINES)], f"{folder}/{number}"
-            succeed(*JOB.args(output, *options(output, engine, fault)))
+            succeed(*JOB.args(output, *options(JOB, output, engine, fault)))
             same_log(output, JOB.straight())
             same_weights(output, JOB.straight())
     body.__name__ = f"{kind}: tried again"
@@ -111,11 +139,11 @@ def cut_again_while_resuming(folder):
         while starts < 8:
             starts += 1
             at = RANDOM.randrange(10, 120)
-            done = attempt(output, *options(output, RANDOM.choice(ENGINES), f"cut={at}"))
+            done = attempt(JOB, output, *options(JOB, output, RANDOM.choice(ENGINES), f"cut={at}"))
             if done.returncode == 0:
                 break
             stopped_cleanly(done, f"start {starts} of {output}, cut at {at}")
-        continues(output, ENGINES[-1], f"{output} after {starts} cuts")
+        continues(JOB, output, ENGINES[-1], f"{output} after {starts} cuts")
 
 
 @test
@@ -123,7 +151,7 @@ def a_damaged_manifest_is_not_believed(folder):
     """The newest of the two is damaged: the run goes on from the one before."""
     for slot in range(2):
         output = f"{folder}/{slot}"
-        succeed(*JOB.args(output, *options(output, "threads")))
+        succeed(*JOB.args(output, *options(JOB, output, "threads")))
         manifests = [os.path.join(top, name) for top, _, names in os.walk(f"{output}/nvme") for name in names
                      if name.endswith("manifest")]
         assert len(manifests) == 1, manifests
@@ -133,7 +161,7 @@ def a_damaged_manifest_is_not_believed(folder):
             byte = f.read(1)
             f.seek(at)
             f.write(bytes([byte[0] ^ 1]))
-        continues(output, "threads", f"slot {slot} damaged")
+        continues(JOB, output, "threads", f"slot {slot} damaged")
 
 
 main()

@@ -32,6 +32,9 @@ STORAGE = {
                                               "--commit-interval", "3"),
     "updated in place": lambda folder: ("--offload-optimizer", "nvme", "--nvme-path", f"{folder}/nvme", *TILE,
                                         "--durability", "none"),
+    "early updates on a drive": lambda folder: ("--speculative-updates", "all", "--offload-optimizer", "nvme",
+                                                "--nvme-path", f"{folder}/nvme", *TILE),
+    "early updates in RAM": lambda folder: ("--speculative-updates", "all", *TILE),
     "part on a drive": lambda folder: ("--nvme-path", f"{folder}/nvme", *JOB.half_state()),
 }
 # Of a mixture of experts, those that are routed to alone fetched from the drive.

@@ -59,6 +59,8 @@ PLACEMENTS = {
     "discrete": lambda f: ("--host-mode", "discrete"),
     "all on a drive": lambda f: (*drive(f), "--offload-params", "nvme", "--offload-gradients", "nvme"),
     "bf16": lambda f: ("--dtype", "bf16", *drive(f)),
+    "early updates": lambda f: ("--speculative-updates", "all"),
+    "early updates on a drive": lambda f: ("--speculative-updates", "all", "--dtype", "bf16", *drive(f)),
 }
 
 

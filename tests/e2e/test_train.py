@@ -12,8 +12,8 @@ import struct
 import subprocess
 import tempfile
 
-from penstock import (PENSTOCK, TILE, Job, fail, log, main, same_log, same_tensors, same_weights, succeed, tensors,
-                      test, wait_for, write_tensors)
+from penstock import (PENSTOCK, TILE, Job, fail, log, main, nan_row, same_log, same_tensors, same_weights, succeed,
+                      tensors, test, wait_for)
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
 CONSTANT = ("--lr-scheduler-type", "constant", "--warmup-steps", "0")
@@ -46,18 +46,6 @@ def smallest_rate_leaves_the_loss(folder):
     JOB.train(f"{folder}/b", "--learning-rate", "1e-12", "--max-steps", "6")
     for a, b in zip(log(f"{folder}/a"), log(f"{folder}/b")):
         assert abs(a["loss"] - b["loss"]) < 1e-6, (a, b)
-
-
-def nan_row(model, byte):
-    """Makes the embedding of one byte NaN; training data rarely has it."""
-    path = os.path.join(model, "model.safetensors")
-    contents = tensors(path)
-    dtype, shape, blob = contents["model.embed_tokens.weight"]
-    assert dtype == "F32", dtype
-    width = shape[1] * 4
-    row = struct.pack("<f", math.nan) * shape[1]
-    contents["model.embed_tokens.weight"] = (dtype, shape, blob[:byte * width] + row + blob[(byte + 1) * width:])
-    write_tensors(path, contents)
 
 
 def poisoned(folder, share):

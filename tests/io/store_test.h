@@ -65,17 +65,34 @@ static inline int reap_all(struct pen_store_queue *queue, size_t n)
 }
 
 /* Writes every tile as of `step`; buffers is N_TILES * TILE_BYTES. */
-static inline int write_step(struct pen_store_queue *queue, char *buffers,
+static inline int write_with(int (*write)(struct pen_store_queue *queue,
+                                          size_t tile, const void *buffer,
+                                          size_t bytes, size_t head_bytes,
+                                          uint64_t tag),
+                             struct pen_store_queue *queue, char *buffers,
                              uint64_t step)
 {
   for (size_t t = 0; t < N_TILES; t++) {
     tile_fill(buffers + t * TILE_BYTES, t, step);
-    int code = pen_store_write_tile(queue, t, buffers + t * TILE_BYTES,
-                                    tile_length(t, step), 4096, t);
+    int code = write(queue, t, buffers + t * TILE_BYTES, tile_length(t, step),
+                     4096, t);
     if (code)
       return code;
   }
   return reap_all(queue, N_TILES);
+}
+
+static inline int write_step(struct pen_store_queue *queue, char *buffers,
+                             uint64_t step)
+{
+  return write_with(pen_store_write_tile, queue, buffers, step);
+}
+
+/* The same aside; it is not yet decided whether that stands. */
+static inline int write_step_aside(struct pen_store_queue *queue, char *buffers,
+                                   uint64_t step)
+{
+  return write_with(pen_store_write_aside, queue, buffers, step);
 }
 
 /* Reads every tile and asserts that it is that of `step`. */

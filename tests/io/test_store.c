@@ -95,6 +95,54 @@ static void test_uncommitted_is_gone(void **state)
   free(buffers);
 }
 
+/* What is aside is not there until it stands, and what does not stand never
+ * was: in memory and on the drive. */
+static void test_aside(void **state)
+{
+  FIXTURE(f);
+  struct pen_store_options o = test_options(f.engine, f.dirs, 1);
+  struct pen_store *store = NULL;
+  struct pen_store_queue *queue = NULL;
+  char *buffers = test_buffer(N_TILES * TILE_BYTES);
+  test_ok(pen_store_create(&o, false, &store));
+  test_ok(pen_store_queue_create(store, N_TILES, NULL, 0, &queue));
+  test_ok(write_step(queue, buffers, 1));
+  test_ok(pen_store_commit(store, 1, NULL, 0));
+  for (uint64_t step = 2; step < 20; step++) { /* each takes the last one's place */
+    test_ok(write_step_aside(queue, buffers, step));
+    check_step(store, 1);
+  }
+  test_ok(pen_store_commit(store, 2, NULL, 0)); /* of what stands */
+  check_step(store, 1);
+  pen_store_settle(store, false);
+  check_step(store, 1);
+  pen_store_settle(store, true); /* nothing is aside */
+  check_step(store, 1);
+  test_ok(write_step_aside(queue, buffers, 21));
+  pen_store_settle(store, true);
+  check_step(store, 21);
+  test_fails(write_step_aside(queue, buffers, 22), ENOSPC, "no free extent");
+  pen_store_settle(store, false);
+  check_step(store, 21);
+  pen_store_queue_free(&queue);
+  pen_store_close(&store);
+  test_ok(pen_store_open(&o, &store)); /* 21 was never committed */
+  check_step(store, 1);
+  test_ok(pen_store_queue_create(store, N_TILES, NULL, 0, &queue));
+  for (uint64_t step = 30; step < 50; step++) {
+    test_ok(write_step_aside(queue, buffers, step));
+    pen_store_settle(store, step % 3 != 0);
+    test_ok(pen_store_commit(store, step, NULL, 0));
+    check_step(store, step % 3 ? step : step == 30 ? 1 : step - 1);
+  }
+  pen_store_queue_free(&queue);
+  pen_store_close(&store);
+  test_ok(pen_store_open(&o, &store));
+  check_step(store, 49);
+  pen_store_close(&store);
+  free(buffers);
+}
+
 static void test_refusals(void **state)
 {
   FIXTURE(f);
@@ -220,6 +268,7 @@ static void test_in_place(void **state)
     test_ok(pen_store_commit(store, step, NULL, 0));
   }
   test_fails(pen_store_pin(store, places), PEN_EUNSUPPORTED, "in place");
+  test_fails(write_step_aside(queue, buffers, 9), PEN_EUNSUPPORTED, "in place");
   pen_store_queue_free(&queue);
   pen_store_close(&store);
   test_ok(pen_store_open(&o, &store));
@@ -414,7 +463,7 @@ static void test_heads(void **state)
 
 int main(void)
 {
-  struct CMUnitTest tests[10 * N_ENGINES];
+  struct CMUnitTest tests[11 * N_ENGINES];
   size_t n = 0;
 #define ON_EVERY_ENGINE(function)                                             \
   for (size_t e = 0; e < N_ENGINES; e++) {                                    \
@@ -425,6 +474,7 @@ int main(void)
   }
   ON_EVERY_ENGINE(test_commit_and_reopen);
   ON_EVERY_ENGINE(test_uncommitted_is_gone);
+  ON_EVERY_ENGINE(test_aside);
   ON_EVERY_ENGINE(test_refusals);
   ON_EVERY_ENGINE(test_heads);
   ON_EVERY_ENGINE(test_pins_and_rewind);

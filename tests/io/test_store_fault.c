@@ -1,8 +1,8 @@
 /* The store's promise: whatever fails, and wherever power is cut, the newest
  * committed step is whole.
  *
- * One small run (create, five commits with a pin and scratch traffic between
- * them) is repeated with a fault at request n, for every n until the run gets
+ * One small run (create, five commits with a pin, scratch traffic and tiles
+ * written aside between them) is repeated with a fault at request n, for every n until the run gets
  * through; after each the store is opened again without the fault. */
 #include <errno.h>
 
@@ -49,6 +49,19 @@ static int use_scratch(struct pen_store_queue *queue, char *buffer)
   return code ? code : reap_all(queue, 1);
 }
 
+/* What does not stand, then what does. */
+static int write_aside_twice(struct pen_store *store,
+                             struct pen_store_queue *queue, char *buffers,
+                             uint64_t step)
+{
+  int code = write_step_aside(queue, buffers, step + 50);
+  pen_store_settle(store, false);
+  if (!code)
+    code = write_step_aside(queue, buffers, step);
+  pen_store_settle(store, code == 0);
+  return code;
+}
+
 /* Steps after *last; *last is the newest whose commit returned 0. */
 static int run_steps(struct pen_store *store, uint64_t *last)
 {
@@ -60,10 +73,13 @@ static int run_steps(struct pen_store *store, uint64_t *last)
   while (!code && *last < STEPS) {
     uint64_t step = *last + 1;
     code = use_scratch(queue, buffers);
-    if (!code && step % 2) /* a tile that is written twice in one step */
+    if (!code && step % 2) { /* a tile that is written twice in one step */
       code = write_step(queue, buffers, step + 50);
-    if (!code)
-      code = write_step(queue, buffers, step);
+      if (!code)
+        code = write_step(queue, buffers, step);
+    } else if (!code) {
+      code = write_aside_twice(store, queue, buffers, step);
+    }
     if (!code)
       code = pen_store_commit(store, step, &step, sizeof step);
     if (!code)

@@ -38,7 +38,8 @@ static void child(const struct pen_engine *engine, const char *dir,
     pen_store_committed(store, &info);
   for (uint64_t step = code ? 0 : info.step + 1; !code; step++) {
     told->started = step;
-    code = write_step(queue, region.base, step);
+    code = (step % 2 ? write_step : write_step_aside)(queue, region.base, step);
+    pen_store_settle(store, code == 0);
     if (!code)
       code = pen_store_commit(store, step, &step, sizeof step);
     if (!code)

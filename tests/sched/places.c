@@ -43,6 +43,7 @@ struct pen_placement places_random(uint64_t seed, uint64_t n)
   p.gradient_slots = 1 + DRAW(3);
   p.tile_slots = 1 + DRAW(4);
   p.activation_slots = 2 + DRAW(3);
+  p.speculative_blocks = DRAW(3) == 0 ? 0 : DRAW(2) ? SIZE_MAX : DRAW(12);
   return p;
 #undef DRAW
 #undef BUDGET

@@ -46,7 +46,8 @@ static struct pen_shape random_shape(uint64_t seed, uint64_t n, size_t micros)
   struct pen_shape s = {.kind = kinds[pen_rng_below(seed, n, 1, 5)],
                         .n_micros = 1 + pen_rng_below(seed, n, 2, micros),
                         .n_tokens = 16,
-                        .save = false};
+                        .save = false,
+                        .speculates = pen_rng_below(seed, n, 4, 4) > 0};
   if (s.kind == PEN_STEP_DRAIN) {
     s.n_micros = 0;
     s.save = pen_rng_below(seed, n, 3, 2);
@@ -98,7 +99,7 @@ static void test_build_is_pure(void **state)
     struct bench a, b;
     bench_init(&a, &p, n % TOY_KINDS, 3);
     bench_init(&b, &p, n % TOY_KINDS, 3);
-    struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false};
+    struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false, true};
     for (int step = 0; step < 3; step++) {
       test_ok(pen_schedule_build(&a.toy.workload, &a.layout, &shape, true,
                                  &a.carry, &a.schedule));

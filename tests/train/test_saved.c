@@ -30,7 +30,7 @@ static void small_init(struct small *s, size_t tile_elems, uint32_t in_store)
       bool stored = in_store & (1u << t);
       s->tiles[t] = (struct pen_tile){
           b, e, left < tile_elems ? left : tile_elems,
-          stored ? UINT32_MAX : 0, stored ? n_store++ : UINT32_MAX};
+          stored ? UINT32_MAX : 0, stored ? n_store++ : UINT32_MAX, UINT32_MAX};
     }
   s->layout.state = &pen_state_fp32;
   s->layout.tiles = s->tiles;

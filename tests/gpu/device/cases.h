@@ -13,10 +13,7 @@ struct case_shape {
 };
 
 /* What an array holds; E is the table's element type. */
-enum case_holds {
-  FLOATS, ELEMS, IDS, TARGETS, FIRST_KEYS, DOUBLES, COUNTS,
-  NUMBERS /* 0, 1, 2 ... */
-};
+enum case_holds { FLOATS, ELEMS, IDS, TARGETS, FIRST_KEYS, DOUBLES, COUNTS };
 
 struct case_array {
   enum case_holds holds;
