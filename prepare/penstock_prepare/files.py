@@ -149,7 +149,7 @@ def _json_lines(path):
             origin = f"{path} line {number}"
             if not line.strip():
                 continue
-            yield origin, _parse(_decode(line, origin), origin, one_line=True)
+            yield origin, _parse(_decode(line.rstrip(b"\r\n"), origin), origin, one_line=True)
 
 
 def _parquet(path):

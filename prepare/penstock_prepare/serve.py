@@ -106,6 +106,8 @@ def serve(make_tokenizer, template_name):
     for line in sys.stdin.buffer if server else ():
         try:
             reply = server.answer(json.loads(line))
+        except UnicodeDecodeError as error:
+            reply = {"error": f"the text is not UTF-8 (byte {line[error.start]:#x})"}
         except (PrepareError, Refusal, ValueError, TypeError, OverflowError, RecursionError) as error:
             reply = {"error": " ".join(str(error).split())}
         print(json.dumps(reply), flush=True)

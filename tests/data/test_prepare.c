@@ -4,6 +4,7 @@
 #include "tests/data/token_writer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,31 @@ static void forms_are_part_of_the_key(const struct pen_prepare_request *plain,
 }
 
 /* The script writes its count of runs, so that a second run would show. */
+/* Written again, or found elsewhere, the same data are not prepared again. */
+static void data_is_known_by_its_contents(struct pen_prepare_request *request, const char *path)
+{
+  struct timespec long_ago[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+  char again[PATH_MAX], note[64];
+  const char *data = request->data;
+
+  assert_int_equal(utimensat(AT_FDCWD, data, long_ago, 0), 0);
+  assert_done(pen_prepare_cached(request, again, sizeof again, note, sizeof note));
+  assert_string_equal(again, path);
+  assert_int_equal(mkdir(test_path("elsewhere"), 0777), 0);
+  request->data = test_file("elsewhere/data.txt", "text", 4);
+  assert_done(pen_prepare_cached(request, again, sizeof again, note, sizeof note));
+  assert_string_equal(again, path);
+  assert_string_equal(note, "");
+  request->data = test_file("elsewhere/data.txt", "tixt", 4); /* as long as before */
+  assert_int_equal(utimensat(AT_FDCWD, request->data, long_ago, 0), 0);
+  assert_done(pen_prepare_cached(request, again, sizeof again, note, sizeof note));
+  assert_string_not_equal(again, path);
+  request->data = test_file("elsewhere/data.jsonl", "text", 4); /* read otherwise */
+  assert_done(pen_prepare_cached(request, again, sizeof again, note, sizeof note));
+  assert_string_not_equal(again, path);
+  request->data = data;
+}
+
 static void cache_is_used_until_something_changes(void **state)
 {
   char path[PATH_MAX], again[PATH_MAX], note[64];
@@ -134,6 +160,7 @@ static void cache_is_used_until_something_changes(void **state)
   assert_done(pen_prepare_cached(&request, again, sizeof again, note, sizeof note));
   assert_string_equal(path, again);
   assert_string_equal(note, "");
+  data_is_known_by_its_contents(&request, path);
   request.completion_only = true;
   assert_done(pen_prepare_cached(&request, again, sizeof again, note, sizeof note));
   assert_string_not_equal(path, again);

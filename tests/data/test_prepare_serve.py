@@ -71,6 +71,10 @@ class Serve(Case):
         self.assertIn("ids", after)
         self.assertIn("no tokenizer", self.talk(self.folder / "nothing", [])[0]["error"])
         self.assertIn("no chat template", self.talk(self.model("plain"), [{"chat": []}])[1]["error"])
+        done = subprocess.run([sys.executable, "-m", "penstock_prepare", "--tokenizer", str(model), "--serve"],
+                              input=b'{"encode": "the \xff"}\n', capture_output=True, check=True,
+                              env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare")))
+        self.assertIn("not UTF-8 (byte 0xff)", json.loads(done.stdout.splitlines()[1])["error"])
         for request in ("not json", "[]", "5", "{}", '{"encode": 5}', '{"chat": "a"}', '{"add": ["a"]}', '{"add": [-1]}',
                         '{"add": [99999999999]}', '{"other": 1}', '{"chat": [5]}', "[" * 100000, '{"encode": "\\ud83d"}'):
             answers = self.talk(model, [request, {"encode": "the"}])
