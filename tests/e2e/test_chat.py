@@ -94,4 +94,36 @@ def the_template_goes_with_the_model(folder):
     assert "rendered by" in done.stderr and "3 documents" in done.stderr, done.stderr
 
 
+BAD = {
+    "broken.jsonl": ('{"text": "a"}\n{"text"\n', "broken.jsonl line 2 is not JSON at column 8"),
+    "keys.jsonl": ('{"foo": 1}', "has the fields foo"),
+    "pair.jsonl": ('{"chosen": "a", "rejected": "b"}', "chosen as the completion"),
+    "half.jsonl": ('{"text": "a\\ud83d"}', "is half of one"),
+    "masked.jsonl": ('{"input_ids": [5, 6], "labels": [-100, -100]}', "1 of 1 samples dropped"),
+    "wide.jsonl": ('{"input_ids": [5, 600]}', "only 512 ids"),
+    "empty.jsonl": ("", "nothing to train on"),
+    "empty.txt": ("", "no text"),
+    "short.bin": ("abc", "no whole number of tokens"),
+    "short.pent": ("PENTOKEN", "header alone has 256"),
+}
+
+
+@test
+def bad_data_is_a_line_and_no_run(folder):
+    """Then the same command with good data begins as if nothing had been."""
+    train = ("train", "--model", shared(STORIES), "--output-dir", f"{folder}/run", "--max-steps", "1", *SHORT)
+    for name, (content, words) in BAD.items():
+        path = f"{folder}/{name}"
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(content)
+        for data in (("--data", path), ("--data", f"{folder}/good.jsonl", "--eval-data", path, "--eval-steps", "1")):
+            with open(f"{folder}/good.jsonl", "w", encoding="utf-8") as f:
+                f.write('{"text": "once upon a time"}\n')
+            done = fail(1, words, *train, *data, env=tool())
+            assert sum(line.startswith("error:") for line in done.stderr.splitlines()) == 1, done.stderr
+            assert not os.path.exists(f"{folder}/run/run.json"), name
+    fail(1, "cannot find the data", *train, "--data", f"{folder}/none", env=tool())
+    succeed(*train, "--data", f"{folder}/good.jsonl", env=tool())
+
+
 main()

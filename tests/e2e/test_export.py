@@ -135,10 +135,26 @@ def files_for_llama_cpp(folder):
         raise Skip("the package gguf is not installed: run tools/setup")
     if not os.path.exists(stories):
         raise Skip(f"{stories} is not there")
-    succeed("export", stories, "-o", f"{folder}/out", "--gguf", "F16")
-    with open(f"{folder}/out/model-F16.gguf", "rb") as f:
-        assert f.read(4) == b"GGUF"
+    sizes = []
+    for kind in ("F32", "F16", "BF16", "Q8_0"):
+        done = succeed("export", stories, "-o", f"{folder}/out", "--overwrite", "--gguf", kind)
+        assert f"model-{kind}.gguf: 47 tensors, {kind}" in done.stderr, done.stderr
+        with open(f"{folder}/out/model-{kind}.gguf", "rb") as f:
+            assert f.read(4) == b"GGUF"
+        sizes.append(os.path.getsize(f"{folder}/out/model-{kind}.gguf"))
+    assert sizes[0] > sizes[1] == sizes[2] > sizes[3], sizes
     succeed("verify", f"{folder}/out")
+    # a model that llama.cpp would compute otherwise: one line, and the export beside it is whole
+    os.mkdir(f"{folder}/other")
+    for name in os.listdir(stories):
+        shutil.copyfile(f"{stories}/{name}", f"{folder}/other/{name}")  # not their modes: they may be read-only
+    with open(f"{folder}/other/config.json", encoding="utf-8") as f:
+        config = json.load(f)
+    with open(f"{folder}/other/config.json", "w", encoding="utf-8") as f:
+        json.dump({**config, "hidden_act": "gelu"}, f)
+    done = fail(1, "hidden_act is gelu", "export", f"{folder}/other", "-o", f"{folder}/gelu", "--gguf", "F16")
+    assert sum(line.startswith("error:") for line in done.stderr.splitlines()) == 1, done.stderr
+    succeed("verify", f"{folder}/gelu")
     fail(2, "F32 | F16 | BF16 | Q8_0", "export", stories, "-o", f"{folder}/other", "--gguf", "Q4_0")
 
 

@@ -95,6 +95,18 @@ def too_little_is_refused_with_the_numbers(folder):
 
 
 @test
+def tokens_may_be_more_than_memory(folder):
+    """Of a file of 1 GiB a run holds 16 bytes for each window and the step's tokens."""
+    data = f"{folder}/tokens.u16"
+    with open(data, "wb") as f:
+        f.truncate(1 << 30)
+    most, done = peak(JOB, f"{folder}/run", "--data", data, "--max-length", "4096", "--max-steps", "1", "--batch-size", "1",
+                      "--host-memory", "128MiB", key="RssAnon")
+    assert f"{1 << 29} tokens" in done.stderr or f"{(1 << 29) - 1} tokens" in done.stderr, done.stderr
+    assert most <= tier_bytes(done, "host") <= 128 << 20, (most, done.stderr)
+
+
+@test
 def the_bytes_too_few_are_exact(folder):
     """With as many more as were asked for, it runs; with one less, it does not."""
     args = JOB.args(f"{folder}/run", "--max-steps", "2", "--recompute", "none",
