@@ -85,15 +85,13 @@ static int head_end(void *ctx, size_t micro, const float *dx, void *d)
   return 0;
 }
 
-static int scatter(void *ctx, size_t block, size_t micro, const void *d,
-                   float *grad)
+static int scatter(void *ctx, size_t micro, const void *d, float *sums)
 {
   return 0;
 }
 
 static int finish(void *ctx, size_t block, const float *grad,
-                  const float *extra, void *stored,
-                  struct pen_finish_result *result)
+                  void *stored, struct pen_finish_result *result)
 {
   const struct pen_block *blocks = ctx;
   size_t n = (blocks[block].elems + PEN_NORM_CHUNK_ELEMS - 1) /
@@ -102,6 +100,18 @@ static int finish(void *ctx, size_t block, const float *grad,
     result->chunk_sumsq[i] = 0;
   *result->nonfinite = 0;
   return 0;
+}
+
+static int keep_rows(void *ctx, size_t block, const float *grad, void *stored,
+                     float *kept)
+{
+  return 0;
+}
+
+static int finish_rows(void *ctx, size_t block, const float *sums, float *kept,
+                       void *stored, struct pen_finish_result *result)
+{
+  return finish(ctx, block, sums, stored, result);
 }
 
 /* ---- the run ---- */
@@ -144,13 +154,14 @@ static void make_workload(struct idle *idle, const struct pen_arguments *a)
       .weight_elem_bytes = sizeof(uint16_t), .state = &pen_state_fp32,
       .n_micros_max = 1,
       .act_bytes = 4096, .dhead_bytes = 4096, .stats_bytes = 4096,
-      .work_bytes = 4096, .inputs_bytes = 64};
+      .work_bytes = 4096, .inputs_bytes = 64, .rows_bytes = 4096};
   idle->compute = (struct pen_compute){
       .ctx = idle->blocks, .gather = gather, .put_inputs = put_inputs,
       .forward = forward, .backward = backward, .head_begin = head_begin,
       .head_forward = head_forward, .head_loss = head_loss,
       .head_backward = head_backward, .head_end = head_end,
-      .scatter = scatter, .finish = finish, .finish_rows = finish};
+      .scatter = scatter, .keep_rows = keep_rows, .finish = finish,
+      .finish_rows = finish_rows};
 }
 
 static int open_store(struct idle *idle)

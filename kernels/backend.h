@@ -12,7 +12,24 @@
 
 /* Raised whenever this file, device.h, ops.h, shapes.h, gemm.h or stream.h
  * change. */
-#define PEN_BACKEND_ABI 2
+#define PEN_BACKEND_ABI 3
+
+#define PEN_BACKEND_CHOICE_BYTES ((size_t)320)
+
+struct pen_backend;
+
+/* Which algorithm each shape of product takes, where that is not a function of
+ * the shape alone.  A choice is made when a product first meets its shape, on
+ * the thread that asks for it, and stays; these are called on no other. */
+struct pen_backend_choices {
+  size_t (*count)(const struct pen_backend *backend);
+  /* Choice `number` as a line of text, without its end. */
+  void (*write)(const struct pen_backend *backend, size_t number,
+                char ret_line[PEN_BACKEND_CHOICE_BYTES]);
+  /* Makes the choice that `write` gave such a line for.  -PEN_EFORMAT; or
+   * -PEN_EMISMATCH where this device or library does not offer it. */
+  int (*read)(struct pen_backend *backend, const char *line);
+};
 
 /* A backend that is open; its plugin owns it. */
 struct pen_backend {
@@ -23,6 +40,7 @@ struct pen_backend {
   void *stream_device; /* for pen_stream.device */
   /* Who multiplies, and what else decides its bits; as of a product library. */
   char products[32], products_variant[64];
+  const struct pen_backend_choices *choices; /* NULL: there are none to make */
   uint64_t device_bytes;    /* free for a run; workspace aside */
   uint64_t workspace_bytes; /* of the products, which alloc takes as well */
   uint64_t host_bytes; /* that its libraries take of RAM, about */

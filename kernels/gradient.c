@@ -32,14 +32,13 @@ void pen_gradient_scale(enum pen_isa isa, size_t n, float *x, float factor)
 
 uint64_t pen_gradient_finish_bf16(enum pen_isa isa, size_t n,
                                   size_t chunk_elems, const float *grad,
-                                  const float *extra, uint16_t *stored,
-                                  double *chunk_sumsq)
+                                  uint16_t *stored, double *chunk_sumsq)
 {
   uint64_t nonfinite = 0;
   uint64_t outer = pen_fpmode_begin();
   for (size_t at = 0; at < n; at += chunk_elems) {
     size_t count = n - at < chunk_elems ? n - at : chunk_elems;
-    rows[isa]->finish_bf16(count, grad + at, extra ? extra + at : NULL,
+    rows[isa]->finish_bf16(count, grad ? grad + at : NULL,
                            stored + at, chunk_sumsq++, &nonfinite);
   }
   pen_fpmode_set(outer);
@@ -48,14 +47,13 @@ uint64_t pen_gradient_finish_bf16(enum pen_isa isa, size_t n,
 
 uint64_t pen_gradient_finish_f32(enum pen_isa isa, size_t n,
                                  size_t chunk_elems, const float *grad,
-                                 const float *extra, float *stored,
-                                 double *chunk_sumsq)
+                                 float *stored, double *chunk_sumsq)
 {
   uint64_t nonfinite = 0;
   uint64_t outer = pen_fpmode_begin();
   for (size_t at = 0; at < n; at += chunk_elems) {
     size_t count = n - at < chunk_elems ? n - at : chunk_elems;
-    rows[isa]->finish_f32(count, grad + at, extra ? extra + at : NULL,
+    rows[isa]->finish_f32(count, grad ? grad + at : NULL,
                           stored + at, chunk_sumsq++, &nonfinite);
   }
   pen_fpmode_set(outer);

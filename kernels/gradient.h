@@ -19,21 +19,19 @@ void pen_gradient_accumulate(enum pen_isa isa, size_t n, float *sum,
 /* x [n] *= factor. */
 void pen_gradient_scale(enum pen_isa isa, size_t n, float *x, float factor);
 
-/* stored [n] = grad [n] (+ extra [n] where not NULL), rounded to bf16 ties to
- * even; then, over the STORED values, per chunk of chunk_elems from the first
+/* stored [n] = grad [n], rounded to bf16 ties to even (grad NULL: stored is
+ * taken as it stands); then, over the STORED values, per chunk of chunk_elems from the first
  * element on, chunk_sumsq [ceil(n / chunk_elems)] = the sum of the squares of
  * the finite ones.  Returns how many are not finite.  No overlap.  A block cut
  * at multiples of chunk_elems gives the same numbers as the whole. */
 uint64_t pen_gradient_finish_bf16(enum pen_isa isa, size_t n,
                                   size_t chunk_elems, const float *grad,
-                                  const float *extra, uint16_t *stored,
-                                  double *chunk_sumsq);
+                                  uint16_t *stored, double *chunk_sumsq);
 
 /* The same stored as fp32; stored may be grad itself. */
 uint64_t pen_gradient_finish_f32(enum pen_isa isa, size_t n,
                                  size_t chunk_elems, const float *grad,
-                                 const float *extra, float *stored,
-                                 double *chunk_sumsq);
+                                 float *stored, double *chunk_sumsq);
 
 /* Sum of n chunk sums in a fixed order: the square of the global norm, before
  * normalisation.  The order of the array is the order of the sum, so it must

@@ -145,11 +145,11 @@ struct pen_ops {
   /* y = x rounded to E. */
   void (*from_f32)(struct pen_stream *s, size_t n, const float *x, void *y);
   /* pen_gradient_finish_ of gradient.h for the table's E: stored [n] E,
-   * chunk_sumsq [ceil(n / chunk_elems)]; *nonfinite counts elements.  extra may
+   * chunk_sumsq [ceil(n / chunk_elems)]; *nonfinite counts elements.  grad may
    * be NULL. */
   void (*gradient_finish)(struct pen_stream *s, size_t n, size_t chunk_elems,
-                          const float *grad, const float *extra, void *stored,
-                          double *chunk_sumsq, uint64_t *nonfinite);
+                          const float *grad, void *stored, double *chunk_sumsq,
+                          uint64_t *nonfinite);
   /* One AdamW step on n elements of fp32 state (adamw.h), grad and weight E;
    * params are read before the return. */
   void (*adamw)(struct pen_stream *s, const struct pen_adamw_params *params,

@@ -13,7 +13,7 @@ struct finish_args {
   enum pen_isa isa;
   enum pen_elem elem;
   size_t n, chunk_elems;
-  const float *grad, *extra;
+  const float *grad;
   void *stored;
   double *chunk_sumsq;
   atomic_uint_fast64_t nonfinite; /* added to by workers, read after them */
@@ -24,17 +24,17 @@ static void finish_chunk(void *ctx, size_t item, size_t worker)
   struct finish_args *g = ctx;
   (void)worker;
   size_t begin = item * g->chunk_elems, n = g->n - begin;
-  const float *extra = g->extra ? g->extra + begin : NULL;
+  const float *grad = g->grad ? g->grad + begin : NULL;
   uint64_t bad;
   if (n > g->chunk_elems)
     n = g->chunk_elems;
   if (g->elem == PEN_ELEM_BF16)
-    bad = pen_gradient_finish_bf16(g->isa, n, g->chunk_elems, g->grad + begin,
-                                   extra, (uint16_t *)g->stored + begin,
+    bad = pen_gradient_finish_bf16(g->isa, n, g->chunk_elems, grad,
+                                   (uint16_t *)g->stored + begin,
                                    g->chunk_sumsq + item);
   else
-    bad = pen_gradient_finish_f32(g->isa, n, g->chunk_elems, g->grad + begin,
-                                  extra, (float *)g->stored + begin,
+    bad = pen_gradient_finish_f32(g->isa, n, g->chunk_elems, grad,
+                                  (float *)g->stored + begin,
                                   g->chunk_sumsq + item);
   atomic_fetch_add(&g->nonfinite, bad);
 }
@@ -49,23 +49,21 @@ static void finish(struct pen_stream *s, struct finish_args *g,
 }
 
 void pen_ops_finish_bf16(struct pen_stream *s, size_t n, size_t chunk_elems,
-                         const float *grad, const float *extra, void *stored,
-                         double *chunk_sumsq, uint64_t *nonfinite)
+                         const float *grad, void *stored, double *chunk_sumsq,
+                         uint64_t *nonfinite)
 {
   struct finish_args g = {.elem = PEN_ELEM_BF16, .n = n,
                           .chunk_elems = chunk_elems, .grad = grad,
-                          .extra = extra, .stored = stored,
-                          .chunk_sumsq = chunk_sumsq};
+                          .stored = stored, .chunk_sumsq = chunk_sumsq};
   finish(s, &g, nonfinite);
 }
 
 void pen_ops_finish_f32(struct pen_stream *s, size_t n, size_t chunk_elems,
-                        const float *grad, const float *extra, void *stored,
-                        double *chunk_sumsq, uint64_t *nonfinite)
+                        const float *grad, void *stored, double *chunk_sumsq,
+                        uint64_t *nonfinite)
 {
   struct finish_args g = {.elem = PEN_ELEM_F32, .n = n,
                           .chunk_elems = chunk_elems, .grad = grad,
-                          .extra = extra, .stored = stored,
-                          .chunk_sumsq = chunk_sumsq};
+                          .stored = stored, .chunk_sumsq = chunk_sumsq};
   finish(s, &g, nonfinite);
 }

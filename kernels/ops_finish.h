@@ -8,10 +8,10 @@
 #include "kernels/stream.h"
 
 void pen_ops_finish_bf16(struct pen_stream *s, size_t n, size_t chunk_elems,
-                         const float *grad, const float *extra, void *stored,
-                         double *chunk_sumsq, uint64_t *nonfinite);
+                         const float *grad, void *stored, double *chunk_sumsq,
+                         uint64_t *nonfinite);
 void pen_ops_finish_f32(struct pen_stream *s, size_t n, size_t chunk_elems,
-                        const float *grad, const float *extra, void *stored,
-                        double *chunk_sumsq, uint64_t *nonfinite);
+                        const float *grad, void *stored, double *chunk_sumsq,
+                        uint64_t *nonfinite);
 
 #endif

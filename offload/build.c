@@ -14,16 +14,12 @@
 static const enum pen_guard always = PEN_GUARD_ALWAYS;
 
 /* The rows of one micro-batch lie anywhere in the embedding: each of its blocks
- * is taken to hold an equal part of them.  `sums`: they are added to fp32. */
-static void charge_rows(struct pen_emit *e, uint32_t act, bool sums)
+ * is taken to hold an equal part of them. */
+static void charge_rows(struct pen_emit *e, uint32_t act)
 {
   size_t n_blocks = e->w->rows_end - e->w->rows_begin;
   uint64_t bytes = e->l->slots[act].bytes / n_blocks;
-  uint64_t fp32 = bytes / e->w->weight_elem_bytes * sizeof(float);
-  if (sums)
-    pen_emit_traffic(e, bytes + fp32, fp32);
-  else
-    pen_emit_traffic(e, bytes, bytes);
+  pen_emit_traffic(e, bytes, bytes);
 }
 
 /* What compute must know of each micro-batch: written on the host, then up. */
@@ -60,7 +56,7 @@ static void emit_gather(struct pen_emit *e, struct pen_build_span g)
                     pen_build_micro(g, j));
       pen_build_read_weight(e, b, w);
       pen_emit_write(e, x[j]);
-      charge_rows(e, x[j], false);
+      charge_rows(e, x[j]);
     }
   }
   for (size_t j = 0; up && j < g.count; j++) {
@@ -250,32 +246,27 @@ static void emit_scatter(struct pen_emit *e, struct pen_build_span g)
                     down, l->slots[d].bytes);
       d = down;
     }
-    for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
-      pen_emit_task(e, PEN_TASK_SCATTER, PEN_LANE_UPDATE, always, (uint32_t)b,
-                    pen_build_micro(g, j));
-      pen_emit_read(e, d);
-      pen_emit_modify(e, l->rows_sum[b]);
-      charge_rows(e, d, true);
-    }
+    uint64_t bytes = l->slots[d].bytes;
+    uint64_t fp32 = bytes / e->w->weight_elem_bytes * sizeof(float);
+    pen_emit_task(e, PEN_TASK_SCATTER, PEN_LANE_UPDATE, always, PEN_NONE,
+                  pen_build_micro(g, j));
+    pen_emit_read(e, d);
+    pen_emit_modify(e, l->rows_sums);
+    pen_emit_traffic(e, bytes + fp32, fp32);
   }
 }
 
 static void emit_zero_rows(struct pen_emit *e)
 {
-  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
-    pen_emit_renew(e, e->l->rows_sum[b]);
-    pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_UPDATE, always, (uint32_t)b,
-                  PEN_NONE);
-    pen_emit_write(e, e->l->rows_sum[b]);
-  }
+  pen_emit_renew(e, e->l->rows_sums);
+  pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_UPDATE, always, PEN_NONE, PEN_NONE);
+  pen_emit_write(e, e->l->rows_sums);
 }
 
 static void emit_finish_rows(struct pen_emit *e)
 {
-  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
-    uint32_t partial = e->l->partial_home[b];
-    pen_build_finish(e, b, partial == PEN_NONE ? e->l->rows_sum[b] : partial, true);
-  }
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++)
+    pen_build_finish_rows(e, b);
 }
 
 /* What finishing the blocks [first, end) counted. */

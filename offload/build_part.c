@@ -47,43 +47,111 @@ void pen_build_use_work(struct pen_emit *e)
   pen_emit_write(e, e->l->work);
 }
 
-/* Rounds a whole gradient to what is stored, and takes its norm. */
-void pen_build_finish(struct pen_emit *e, size_t block, uint32_t sum,
-                      bool on_host)
+/* What the newest task says of a block's finished gradient. */
+static void write_results(struct pen_emit *e, size_t block, uint32_t results)
 {
-  const struct pen_layout *l = e->l;
-  uint32_t extra = on_host ? l->rows_sum[block] : PEN_NONE;
-  uint32_t results = on_host ? l->results_host : l->results_device;
-  uint32_t stored = pen_move_grad_begin(e, block, on_host);
-  pen_emit_task(e, on_host ? PEN_TASK_FINISH_ROWS : PEN_TASK_FINISH,
-                on_host ? PEN_LANE_UPDATE : PEN_LANE_COMPUTE, PEN_GUARD_ALWAYS,
-                (uint32_t)block, PEN_NONE);
-  pen_emit_read_part(e, sum, 0, e->w->blocks[block].elems * sizeof(float));
-  pen_emit_write_part(e, stored, 0, pen_move_weight_bytes(e, block));
   pen_emit_write_part(e, results, pen_layout_nonfinite_offset(e->w, block),
                       sizeof(uint64_t));
   pen_emit_write_part(e, results, pen_layout_sumsq_offset(e->l, block),
                       pen_layout_sumsq_chunks(e->w, block) * sizeof(double));
-  if (extra != PEN_NONE && extra != sum)
-    pen_emit_read(e, extra);
+}
+
+static uint64_t sum_bytes(const struct pen_emit *e, size_t block)
+{
+  return e->w->blocks[block].elems * sizeof(float);
+}
+
+/* A finished gradient goes home, and where its block has a shadow is used at
+ * once. */
+static void end_gradient(struct pen_emit *e, size_t block, uint32_t stored)
+{
   uint32_t grad = pen_move_grad_end(e, block, stored);
-  if (e->shape->speculates && l->weight_shadow[block] != PEN_NONE)
+  if (e->shape->speculates && e->l->weight_shadow[block] != PEN_NONE)
     pen_move_speculate(e, block, grad);
 }
 
-/* After a block's last micro-batch of a group: carry its sum on, or finish. */
+/* Rounds a whole gradient to what is stored, and takes its norm. */
+static void finish(struct pen_emit *e, size_t block, uint32_t sum)
+{
+  uint32_t stored = pen_move_grad_begin(e, block, false);
+  pen_emit_task(e, PEN_TASK_FINISH, PEN_LANE_COMPUTE, PEN_GUARD_ALWAYS,
+                (uint32_t)block, PEN_NONE);
+  pen_emit_read_part(e, sum, 0, sum_bytes(e, block));
+  pen_emit_write_part(e, stored, 0, pen_move_weight_bytes(e, block));
+  write_results(e, block, e->l->results_device);
+  end_gradient(e, block, stored);
+}
+
+static bool has_rows(const struct pen_emit *e, size_t block)
+{
+  return block >= e->w->rows_begin && block < e->w->rows_end;
+}
+
+/* The step's rows lie anywhere: each block is taken to hold an equal part. */
+static uint64_t rows_of_block(const struct pen_emit *e)
+{
+  return e->w->rows_bytes / (e->w->rows_end - e->w->rows_begin);
+}
+
+static void keep_rows(struct pen_emit *e, size_t block, uint32_t sum,
+                      uint32_t stored)
+{
+  uint64_t rows = rows_of_block(e), bytes = pen_move_weight_bytes(e, block);
+  pen_emit_task(e, PEN_TASK_KEEP_ROWS, PEN_LANE_UPDATE, PEN_GUARD_ALWAYS,
+                (uint32_t)block, PEN_NONE);
+  pen_emit_read_part(e, sum, 0, sum_bytes(e, block));
+  pen_emit_write_part(e, stored, 0, bytes);
+  pen_emit_write(e, e->l->rows_kept);
+  pen_emit_traffic(e, sum_bytes(e, block) + rows, bytes + rows);
+}
+
+/* After a block's last micro-batch of a group: carry its sum on, or finish; one
+ * that waits for the embedding's rows, all but these. */
 void pen_build_close_sum(struct pen_emit *e, size_t block, uint32_t sum,
                          bool last_group)
 {
-  bool waits_for_rows = e->l->rows_sum[block] != PEN_NONE;
-  if (!last_group || waits_for_rows)
+  if (!last_group || (has_rows(e, block) && e->l->rows_wait)) {
     pen_move_sum_keep(e, block, sum);
+  } else if (has_rows(e, block)) {
+    sum = pen_move_sum_host(e, block, sum);
+    if (block == e->w->rows_begin)
+      pen_emit_renew(e, e->l->rows_kept);
+    keep_rows(e, block, sum, pen_move_grad_begin(e, block, true));
+  } else {
+    finish(e, block, sum);
+  }
+}
+
+/* Where the head's part of the gradient was finished before, or waits whole, or
+ * there is none. */
+void pen_build_finish_rows(struct pen_emit *e, size_t block)
+{
+  const struct pen_layout *l = e->l;
+  bool tied = pen_workload_is_tied(e->w);
+  uint32_t stored = l->grad_home[block];
+  uint64_t rows = rows_of_block(e), bytes = pen_move_weight_bytes(e, block);
+  if (!tied || l->rows_wait)
+    stored = pen_move_grad_begin(e, block, true);
+  if (l->rows_wait) {
+    pen_emit_renew(e, l->rows_kept);
+    keep_rows(e, block, l->partial_home[block], stored);
+  }
+  pen_emit_task(e, PEN_TASK_FINISH_ROWS, PEN_LANE_UPDATE, PEN_GUARD_ALWAYS,
+                (uint32_t)block, PEN_NONE);
+  pen_emit_read(e, l->rows_sums);
+  if (tied)
+    pen_emit_modify(e, stored);
   else
-    pen_build_finish(e, block, sum, false);
+    pen_emit_write_part(e, stored, 0, bytes);
+  write_results(e, block, l->results_host);
+  if (tied)
+    pen_emit_modify(e, l->rows_kept);
+  pen_emit_traffic(e, bytes + 2 * rows, tied ? 2 * rows : bytes);
+  end_gradient(e, block, stored);
 }
 
 void pen_build_modify_sum(struct pen_emit *e, size_t block, uint32_t sum)
 {
   pen_emit_modify(e, sum);
-  pen_emit_modified(e, sum, e->w->blocks[block].elems * sizeof(float));
+  pen_emit_modified(e, sum, sum_bytes(e, block));
 }

@@ -36,12 +36,11 @@ void pen_build_use_work(struct pen_emit *e);
 /* The newest task adds to a block's gradient. */
 void pen_build_modify_sum(struct pen_emit *e, size_t block, uint32_t sum);
 /* After a block's last micro-batch of a group: carries its sum on, or finishes
- * it. */
+ * it, but for what comes to the embedding's rows. */
 void pen_build_close_sum(struct pen_emit *e, size_t block, uint32_t sum,
                          bool last_group);
-/* Rounds a whole gradient to what is stored, and takes its norm. */
-void pen_build_finish(struct pen_emit *e, size_t block, uint32_t sum,
-                      bool on_host);
+/* A block of the embedding, once the gradients of all its rows are summed. */
+void pen_build_finish_rows(struct pen_emit *e, size_t block);
 
 /* A body block with experts, and these (build_experts.c). */
 bool pen_build_has_experts(const struct pen_emit *e, size_t body);

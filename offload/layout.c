@@ -216,27 +216,29 @@ static bool stays_near(const struct maker *m, size_t block, size_t sum_bytes,
   return near;
 }
 
-static void place_gradients(struct maker *m, bool several_groups)
+/* Does the block's fp32 sum wait for other micro-batches of the step? */
+static bool keeps_sum(const struct maker *m, size_t block)
+{
+  const struct pen_placement *p = &m->l->placement;
+  if (is_rows(m->w, block) && !is_head(m->w, block))
+    return false;
+  return p->group_size < m->w->n_micros_max ||
+         (is_head(m->w, block) && keeps_head(p, m->w) && p->group_size > 1);
+}
+
+static void place_gradients(struct maker *m)
 {
   struct pen_layout *l = m->l;
   const struct pen_workload *w = m->w;
   const struct pen_placement *p = &l->placement;
   struct budget budget = {0, p->gradients_host_bytes};
   uint64_t near_budget = p->state_device_bytes;
-  if (p->inference)
-    return;
-  size_t sum_ring = 0, stored = 0, stored_nvme = 0, tile_grad = 0;
-  bool head_by_micro = keeps_head(p, w) && p->group_size > 1;
+  size_t stored = 0, stored_nvme = 0, tile_grad = 0;
   for (size_t b = 0; b < w->n_blocks; b++) {
     size_t elems = w->blocks[b].elems;
     size_t bytes = pen_slot_aligned(elems * w->weight_elem_bytes);
-    bool computes = !is_rows(w, b) || is_head(w, b);
-    bool waits_for_rows = is_rows(w, b) && is_head(w, b);
-    size_t sum = elems * sizeof(float), kept_sum = 0;
-    if (computes && (several_groups || waits_for_rows ||
-                     (head_by_micro && is_head(w, b))))
-      kept_sum = sum;
-    bool near = stays_near(m, b, pen_slot_aligned(kept_sum), &near_budget);
+    size_t sum = keeps_sum(m, b) ? elems * sizeof(float) : 0;
+    bool near = stays_near(m, b, pen_slot_aligned(sum), &near_budget);
     enum pen_tier tier = near ? PEN_TIER_DEVICE : take(&budget, false, bytes);
     l->grad_home[b] = add_slot(m, "waiting gradients", tier, true, bytes);
     if (!near)
@@ -245,20 +247,9 @@ static void place_gradients(struct maker *m, bool several_groups)
       stored_nvme = max_size(stored_nvme, bytes);
       tile_grad = p->tile_elems * w->weight_elem_bytes;
     }
-    if (is_rows(w, b))
-      l->rows_sum[b] = add_slot(m, "gradient sums of embedding rows",
-                                PEN_TIER_HOST, true, sum);
-    if (computes && !waits_for_rows && !near)
+    if (!near && !is_rows(w, b))
       stored = max_size(stored, bytes);
-    l->partial_home[b] = add_slot(m, "gradient sums",
-                                  near ? PEN_TIER_DEVICE : PEN_TIER_HOST, true,
-                                  kept_sum);
-    bool sums_at_home = kept_sum && (near || p->unified);
-    if (computes && !sums_at_home)
-      sum_ring = max_size(sum_ring, sum);
   }
-  l->grad_sum = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
-                         p->gradient_slots, sum_ring);
   l->grad_device = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
                             p->gradient_slots, p->unified ? 0 : stored);
   l->grad_host = add_ring(m, "gradient ring", PEN_TIER_HOST,
@@ -266,6 +257,50 @@ static void place_gradients(struct maker *m, bool several_groups)
   l->tile_grad = add_ring(m, "gradient tile ring", PEN_TIER_HOST,
                           p->tile_slots, tile_grad);
   mark_arrays(m, l->tile_grad.first, l->tile_grad.count, tile_grad);
+}
+
+/* Does one of the embedding's gradients wait on a drive?  What went there does
+ * not come back to have rows added. */
+static bool any_rows_on_nvme(const struct maker *m)
+{
+  bool any_nvme = false;
+  for (size_t b = m->w->rows_begin; b < m->w->rows_end; b++)
+    any_nvme |= m->l->slots[m->l->grad_home[b]].tier == PEN_TIER_NVME;
+  return any_nvme;
+}
+
+static void place_sums(struct maker *m)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_workload *w = m->w;
+  const struct pen_placement *p = &l->placement;
+  size_t sum_ring = 0, sum_host = 0;
+  l->rows_wait = pen_workload_is_tied(w) && any_rows_on_nvme(m);
+  for (size_t b = 0; b < w->n_blocks; b++) {
+    size_t sum = w->blocks[b].elems * sizeof(float);
+    bool near = l->slots[l->grad_home[b]].tier == PEN_TIER_DEVICE;
+    bool has_rows = is_rows(w, b) && is_head(w, b);
+    bool whole = keeps_sum(m, b) || (has_rows && l->rows_wait);
+    if (is_rows(w, b) && !is_head(w, b))
+      continue;
+    if (whole)
+      l->partial_home[b] = add_slot(m, "gradient sums",
+                                    near ? PEN_TIER_DEVICE : PEN_TIER_HOST,
+                                    true, sum);
+    else if (has_rows && !p->unified)
+      sum_host = max_size(sum_host, sum);
+    if (!whole || !(near || p->unified))
+      sum_ring = max_size(sum_ring, sum);
+  }
+  l->rows_sums = add_slot(m, "gradients of embedding rows", PEN_TIER_HOST,
+                          false, w->rows_bytes);
+  if (pen_workload_is_tied(w))
+    l->rows_kept = add_slot(m, "gradients of embedding rows", PEN_TIER_HOST,
+                            false, w->rows_bytes);
+  l->sum_host = add_ring(m, "gradient ring", PEN_TIER_HOST, p->gradient_slots,
+                         sum_host);
+  l->grad_sum = add_ring(m, "gradient ring", PEN_TIER_DEVICE,
+                         p->gradient_slots, sum_ring);
 }
 
 static void place_state(struct maker *m)
@@ -427,6 +462,8 @@ static void place_working(struct maker *m)
   l->tables = l->placement.unified ? PEN_NONE
                                    : add_slot(m, "tables", PEN_TIER_DEVICE,
                                               true, w->tables_bytes);
+  l->kept = add_slot(m, "keys and values of a document", PEN_TIER_DEVICE, true,
+                     w->kept_bytes);
   l->logits =
       add_slot(m, "logits", PEN_TIER_DEVICE, false, w->logits_bytes);
   l->logits_host = l->placement.unified
@@ -493,15 +530,13 @@ static int allocate(struct maker *m)
     tiles += (w->blocks[b].elems + p->tile_elems - 1) / p->tile_elems;
   m->max_slots = 2 * tiles + 6 * w->n_blocks + (3 * group + 2) * n_body + 10 * group +
                  2 * (p->weight_slots + p->activation_slots + p->tile_slots) +
-                 3 * p->gradient_slots + 16;
+                 4 * p->gradient_slots + 18;
   l->slots = calloc(m->max_slots, sizeof *l->slots);
   l->tiles = calloc(tiles ? tiles : 1, sizeof *l->tiles);
   l->block_tiles = slot_numbers(w->n_blocks + 1);
   l->sumsq_at = calloc(w->n_blocks + 1, sizeof *l->sumsq_at);
-  uint32_t **per_block[] = {&l->weight_home,  &l->weight_shadow,
-                            &l->grad_home,    &l->partial_home,
-                            &l->rows_sum,     &l->head_saved,
-                            &l->routed_by};
+  uint32_t **per_block[] = {&l->weight_home, &l->weight_shadow, &l->grad_home,
+                            &l->partial_home, &l->head_saved, &l->routed_by};
   uint32_t **per_act[] = {&l->act_home, &l->saved, &l->routes};
   uint32_t **per_body[] = {&l->counts, &l->counts_host};
   uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
@@ -530,7 +565,9 @@ int pen_layout_init(struct pen_layout *ret_layout,
   if (rc < 0)
     return rc;
   struct pen_layout layout = {.placement = *placement,
-                              .state = workload->state};
+                              .state = workload->state,
+                              .rows_sums = PEN_NONE,
+                              .rows_kept = PEN_NONE};
   struct pen_placement *p = &layout.placement;
   size_t n_body = workload->body_end - workload->body_begin;
   if (p->group_size == 0 || p->group_size > workload->n_micros_max)
@@ -549,7 +586,10 @@ int pen_layout_init(struct pen_layout *ret_layout,
     return rc;
   }
   place_weights(&m);
-  place_gradients(&m, p->group_size < workload->n_micros_max);
+  if (!p->inference) {
+    place_gradients(&m);
+    place_sums(&m);
+  }
   place_state(&m);
   place_activations(&m);
   place_experts(&m);
@@ -572,7 +612,6 @@ void pen_layout_done(struct pen_layout *layout)
   free(layout->weight_shadow);
   free(layout->grad_home);
   free(layout->partial_home);
-  free(layout->rows_sum);
   free(layout->act_home);
   free(layout->saved);
   free(layout->head_saved);

@@ -69,7 +69,6 @@ struct pen_layout {
   uint32_t *weight_shadow; /* [n_blocks] its tier; PEN_NONE: not speculative */
   uint32_t *grad_home;    /* [n_blocks] any tier: the waiting gradient */
   uint32_t *partial_home; /* [n_blocks] host or device: fp32 sum between groups */
-  uint32_t *rows_sum;     /* [n_blocks] host: fp32 sum of embedding rows */
   uint32_t *act_home;     /* [n_body * group] inputs of body blocks */
   uint32_t *saved;        /* [n_body * group] what backward need not recompute */
   uint32_t *head_saved;   /* [n_blocks] the same of the head's blocks, for one
@@ -83,11 +82,15 @@ struct pen_layout {
   uint32_t *mix, *balance; /* [group] */
   uint32_t *head_in, *d, *dhead, *stats; /* [group] */
   uint32_t *rows_x; /* [group] host end of the gathered rows */
+  uint32_t rows_sums; /* host: fp32 gradients of the step's embedding rows ... */
+  uint32_t rows_kept; /* ... and those rows' gradients as the head's */
+  bool rows_wait; /* the head's gradients wait for those, whole, in RAM */
   uint32_t *inputs, *inputs_host; /* [group] of each micro-batch; the same where
                                      compute reads the host */
   size_t *sumsq_at; /* [n_blocks + 1] bytes within the results: each block's
                        sums of squares, then the end */
   uint32_t tables; /* PEN_NONE where compute reads the workload's own */
+  uint32_t kept;   /* the compute lane's own, from step to step */
   uint32_t work, logits, logits_host;
   uint32_t results_device, results_host;
 
@@ -97,6 +100,7 @@ struct pen_layout {
   struct pen_ring grad_device, grad_host; /* stored gradient on its way */
   struct pen_ring tile_state, tile_grad;
   struct pen_ring rows_d; /* host end of the embedding's gradient rows */
+  struct pen_ring sum_host; /* and of the gradients of head blocks with rows */
 
   uint64_t tier_bytes[PEN_TIERS]; /* sums over slots */
 };

@@ -204,6 +204,21 @@ void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot)
                 home, sum_bytes(e, block));
 }
 
+uint32_t pen_move_sum_host(struct pen_emit *e, size_t block, uint32_t slot)
+{
+  uint32_t home = e->l->partial_home[block];
+  if (home != PEN_NONE && pen_emit_tier(e, home) == PEN_TIER_HOST) {
+    pen_move_sum_keep(e, block, slot);
+    return home;
+  }
+  if (pen_emit_tier(e, slot) == PEN_TIER_HOST)
+    return slot;
+  uint32_t down = pen_emit_take(e, e->l->sum_host, (uint32_t)block);
+  pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, (uint32_t)block, PEN_NONE, slot,
+                down, sum_bytes(e, block));
+  return down;
+}
+
 uint32_t pen_move_grad_begin(struct pen_emit *e, size_t block, bool on_host)
 {
   uint32_t id = (uint32_t)block, home = e->l->grad_home[block];

@@ -30,9 +30,10 @@ uint32_t pen_move_act(struct pen_emit *e, size_t body, size_t j,
                       uint32_t micro);
 
 /* The fp32 sum of a block's gradient: zeroed in the first group, else fetched;
- * then carried to the next group (or, when `waits`, to the host for good). */
+ * then carried to where it waits, or brought to RAM. */
 uint32_t pen_move_sum_begin(struct pen_emit *e, size_t block, bool first);
 void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot);
+uint32_t pen_move_sum_host(struct pen_emit *e, size_t block, uint32_t slot);
 
 /* A slot for a block's stored gradient, made on the device or on the host, and
  * its way home.  Returns where it lies for the update: RAM if it passes there. */

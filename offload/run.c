@@ -270,6 +270,8 @@ static int take_arenas(struct pen_run *run)
   if (l->tables != PEN_NONE)
     run->tables = (char *)run->arena[PEN_TIER_DEVICE] +
                   l->slots[l->tables].offset;
+  if (l->kept != PEN_NONE)
+    run->kept = (char *)run->arena[l->compute_tier] + l->slots[l->kept].offset;
   return rc;
 }
 

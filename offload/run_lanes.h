@@ -51,6 +51,7 @@ struct pen_run {
   size_t pinned_bytes; /* of the host's, where the device asks for that */
   void *poisoned[PEN_TIERS]; /* the arenas in this machine's memory */
   const void *tables; /* the workload's, where compute reads */
+  void *kept;         /* the layout's slot; NULL: there is none */
   struct pen_run_lane lanes[PEN_LANES];
   struct pen_run_update update; /* of the running step */
   bool redoes; /* it is not what blocks with shadows were updated by */

@@ -200,6 +200,8 @@ int pen_run_load(struct pen_run *run, pen_run_loader load, void *ctx)
   if (!run->o.layout->state->is_plain &&
       !(g.piece = malloc(3 * PIECE_ELEMS * sizeof *g.piece)))
     return pen_error_set(PEN_ENOFIT, "no memory to load a piece of state");
+  if (run->o.layout->kept != PEN_NONE) /* every step's, so open for good */
+    pen_poison_open(&run->poison, run->o.layout->kept);
   int rc = put_tables(run);
   for (size_t b = 0; rc == 0 && b < run->o.workload->n_blocks; b++)
     rc = load_block(&g, b);

@@ -19,6 +19,11 @@ static const struct pen_compute *model(const struct pen_run *run)
   return run->o.compute;
 }
 
+static struct pen_inputs inputs(const struct pen_run *run, const void *micro)
+{
+  return (struct pen_inputs){run->tables, micro, run->kept};
+}
+
 static int do_gather(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
@@ -34,7 +39,7 @@ static int do_inputs(struct pen_run *run, const struct pen_task *t,
 static int do_forward(struct pen_run *run, const struct pen_task *t,
                       void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   void *saved = t->n_accesses > 5 ? at[5] : NULL;
   return model(run)->forward(model(run)->ctx, t->block, t->micro, &in, at[1],
                              at[2], at[3], saved, at[4]);
@@ -43,7 +48,7 @@ static int do_forward(struct pen_run *run, const struct pen_task *t,
 static int do_backward(struct pen_run *run, const struct pen_task *t,
                        void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *saved = t->n_accesses > 6 ? at[6] : NULL;
   return model(run)->backward(model(run)->ctx, t->block, t->micro, &in, at[1],
                               at[2], saved, at[3], at[4], at[5]);
@@ -52,7 +57,7 @@ static int do_backward(struct pen_run *run, const struct pen_task *t,
 static int do_route(struct pen_run *run, const struct pen_task *t,
                     void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   void *balance = t->n_accesses > 7 ? at[7] : NULL;
   return model(run)->route(model(run)->ctx, t->block, t->micro, &in, at[1],
                            at[2], at[3], at[4], at[5], at[6], balance);
@@ -90,7 +95,7 @@ static int do_join(struct pen_run *run, const struct pen_task *t,
 static int do_join_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   return model(run)->join_backward(model(run)->ctx, t->block, t->micro, &in,
                                    at[1], at[2], at[3], at[4]);
 }
@@ -108,7 +113,7 @@ static int do_expert_backward(struct pen_run *run, const struct pen_task *t,
 static int do_route_backward(struct pen_run *run, const struct pen_task *t,
                              void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *balance = t->n_accesses > 8 ? at[8] : NULL;
   return model(run)->route_backward(model(run)->ctx, t->block, t->micro, &in,
                                     at[1], at[2], at[3], at[4], at[5], at[6],
@@ -124,7 +129,7 @@ static int do_head_begin(struct pen_run *run, const struct pen_task *t,
 static int do_head_forward(struct pen_run *run, const struct pen_task *t,
                            void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   void *saved = t->n_accesses > 5 ? at[5] : NULL;
   return model(run)->head_forward(model(run)->ctx, t->block, t->micro, &in,
                                   at[1], at[2], at[3], saved, at[4]);
@@ -133,7 +138,7 @@ static int do_head_forward(struct pen_run *run, const struct pen_task *t,
 static int do_head_loss(struct pen_run *run, const struct pen_task *t,
                         void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *balance = t->n_accesses > 3 ? at[3] : NULL;
   return model(run)->head_loss(model(run)->ctx, t->micro, &in, at[1], balance,
                                at[2]);
@@ -142,7 +147,7 @@ static int do_head_loss(struct pen_run *run, const struct pen_task *t,
 static int do_head_backward(struct pen_run *run, const struct pen_task *t,
                             void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   const void *saved = t->n_accesses > 7 ? at[7] : NULL;
   return model(run)->head_backward(model(run)->ctx, t->block, t->micro, &in,
                                    at[1], at[2], at[3], saved, at[4], at[5],
@@ -158,7 +163,7 @@ static int do_head_end(struct pen_run *run, const struct pen_task *t,
 static int do_head_logits(struct pen_run *run, const struct pen_task *t,
                           void *const *at)
 {
-  struct pen_inputs in = {run->tables, at[0]};
+  struct pen_inputs in = inputs(run, at[0]);
   return model(run)->head_logits(model(run)->ctx, t->block, t->micro, &in,
                                  at[1], at[2], at[3], at[4]);
 }
@@ -166,8 +171,7 @@ static int do_head_logits(struct pen_run *run, const struct pen_task *t,
 static int do_scatter(struct pen_run *run, const struct pen_task *t,
                       void *const *at)
 {
-  return model(run)->scatter(model(run)->ctx, t->block, t->micro, at[0],
-                             at[1]);
+  return model(run)->scatter(model(run)->ctx, t->micro, at[0], at[1]);
 }
 
 static int do_zero(struct pen_run *run, const struct pen_task *t,
@@ -184,11 +188,22 @@ static int do_finish(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
   struct pen_finish_result result = {.chunk_sumsq = at[3], .nonfinite = at[2]};
-  const float *extra = t->n_accesses > 4 ? at[4] : NULL;
-  int (*finish)(void *, size_t, const float *, const float *, void *,
-                struct pen_finish_result *) =
-      t->kind == PEN_TASK_FINISH ? model(run)->finish : model(run)->finish_rows;
-  return finish(model(run)->ctx, t->block, at[0], extra, at[1], &result);
+  return model(run)->finish(model(run)->ctx, t->block, at[0], at[1], &result);
+}
+
+static int do_keep_rows(struct pen_run *run, const struct pen_task *t,
+                        void *const *at)
+{
+  return model(run)->keep_rows(model(run)->ctx, t->block, at[0], at[1], at[2]);
+}
+
+static int do_finish_rows(struct pen_run *run, const struct pen_task *t,
+                          void *const *at)
+{
+  struct pen_finish_result result = {.chunk_sumsq = at[3], .nonfinite = at[2]};
+  float *kept = t->n_accesses > 4 ? at[4] : NULL;
+  return model(run)->finish_rows(model(run)->ctx, t->block, at[0], kept, at[1],
+                                 &result);
 }
 
 static int do_copy(struct pen_run *run, const struct pen_task *t,
@@ -336,7 +351,8 @@ static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_SCATTER] = do_scatter,
     [PEN_TASK_ZERO] = do_zero,
     [PEN_TASK_FINISH] = do_finish,
-    [PEN_TASK_FINISH_ROWS] = do_finish,
+    [PEN_TASK_KEEP_ROWS] = do_keep_rows,
+    [PEN_TASK_FINISH_ROWS] = do_finish_rows,
     [PEN_TASK_COPY] = do_copy,
     [PEN_TASK_UPDATE] = do_update,
     [PEN_TASK_SPECULATE] = do_speculate,

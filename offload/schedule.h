@@ -64,11 +64,12 @@ enum pen_lane {
                                   /*   m dx, m grad, w work [, r saved] */   \
   X(HEAD_END, "head end")         /* r dx, w d                          */   \
   X(HEAD_LOGITS, "logits")        /* r inputs, r w, r x, w logits, w work */ \
-  X(SCATTER, "scatter")           /* r d(host), m rows sum(host)        */   \
+  X(SCATTER, "scatter")           /* r d(host), m sums of rows(host)    */   \
   X(ZERO, "zero")                 /* w slot                             */   \
   X(FINISH, "finish")             /* r grad, w stored, w results(part)x2*/   \
-  X(FINISH_ROWS, "finish rows")   /* r grad, w stored, w results x2     */   \
-                                  /*   [, r extra]   (all host)         */   \
+  X(KEEP_ROWS, "keep rows")       /* r grad, w stored, w kept (host)    */   \
+  X(FINISH_ROWS, "finish rows")   /* r sums of rows, w or m stored,     */   \
+                                  /*   w results x2 [, m kept]  (host)  */   \
   X(COPY, "copy")                 /* r from, w to: upload or download   */   \
                                   /*   [, r counts(host)]               */   \
   X(READ, "read")                 /* r nvme, w host [, r counts(host)]  */   \

@@ -82,6 +82,9 @@ struct pen_workload {
   size_t work_bytes;  /* device workspace of any one compute call */
   size_t logits_bytes; /* fp32 logits a PEN_STEP_LOGITS step returns; may be 0 */
   size_t inputs_bytes; /* what put_inputs writes */
+  /* fp32 gradients of the embedding's rows that a whole step can take, at most:
+   * fewer than it has where a step has fewer tokens. */
+  size_t rows_bytes;
   /* Where blocks have experts: */
   size_t mix_bytes;     /* what such a block and its experts hand each other */
   size_t routes_bytes;  /* who goes where, kept for backward */
@@ -92,6 +95,10 @@ struct pen_workload {
    * memory of its own gets a copy once.  tables_bytes may be 0. */
   const void *tables;
   size_t tables_bytes;
+
+  /* Memory in which calls of the compute lane keep what later steps need, and
+   * nobody else looks; may be 0. */
+  size_t kept_bytes;
 };
 
 static inline bool pen_workload_is_tied(const struct pen_workload *w)
@@ -110,13 +117,14 @@ struct pen_finish_result {
 struct pen_inputs {
   const void *tables; /* the workload's */
   const void *micro;  /* what put_inputs wrote for the micro-batch */
+  void *kept;         /* [kept_bytes], at first with anything in it */
 };
 
 /* What the model computes.  `micro` counts within the step; the model's `ctx`
  * holds that step's batches.  Every pointer is inside a slot the running task
  * declared.  Weights and activations have the run's dtype (bf16 or fp32).
- * Threads: gather, scatter, put_inputs and finish_rows run on the update lane
- * and read and write RAM; all else is of the compute lane, may return before
+ * Threads: gather, scatter, put_inputs, keep_rows and finish_rows run on the
+ * update lane and read and write RAM; all else is of the compute lane, may return before
  * its work is done, and touches no array of its slots itself, since they may
  * lie in a device's memory.  All return 0 or a negative code with its text set;
  * none allocates, blocks or logs. */
@@ -201,19 +209,24 @@ struct pen_compute {
                      const struct pen_inputs *in, const void *w, const void *x,
                      float *logits, void *work);
 
-  /* grad [elems] += the rows of d whose token lies in this rows block, in token
-   * order. */
-  int (*scatter)(void *ctx, size_t block, size_t micro, const void *d,
-                 float *grad);
+  /* stored [elems] = grad rounded to the stored dtype; result over the STORED
+   * values. */
+  int (*finish)(void *ctx, size_t block, const float *grad, void *stored,
+                struct pen_finish_result *result);
 
-  /* stored [elems] = grad (+ extra where not NULL) rounded to the stored
-   * dtype; result over the STORED values.  finish runs on the device,
-   * finish_rows is the same arithmetic on the host. */
-  int (*finish)(void *ctx, size_t block, const float *grad, const float *extra,
-                void *stored, struct pen_finish_result *result);
-  int (*finish_rows)(void *ctx, size_t block, const float *grad,
-                     const float *extra, void *stored,
-                     struct pen_finish_result *result);
+  /* Only rows of the step's own tokens get a gradient as embeddings: arrays of
+   * rows_bytes hold them alone, in an order of the model's own.
+   * sums += the rows of d, in token order. */
+  int (*scatter)(void *ctx, size_t micro, const void *d, float *sums);
+  /* Of a block that is the head's too: stored [elems] = grad rounded, and the
+   * step's rows of it as they are, into their places in kept. */
+  int (*keep_rows)(void *ctx, size_t block, const float *grad, void *stored,
+                   float *kept);
+  /* The step's rows of stored [elems] = kept + sums, rounded; kept, which may be
+   * used up: NULL where the block is only the embedding's, and all other rows
+   * are 0.  result as of finish. */
+  int (*finish_rows)(void *ctx, size_t block, const float *sums, float *kept,
+                     void *stored, struct pen_finish_result *result);
 
   /* AdamW on the device, of the block's elements [begin, begin + elems), each
    * decayed or not as its ranges say: state p, m, v [elems] one after the

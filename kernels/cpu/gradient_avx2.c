@@ -33,12 +33,6 @@ struct sums {
   uint64_t nonfinite;
 };
 
-static inline __m256 load_sum(const float *grad, const float *extra, size_t i)
-{
-  __m256 x = _mm256_loadu_ps(grad + i);
-  return extra ? _mm256_add_ps(x, _mm256_loadu_ps(extra + i)) : x;
-}
-
 /* which: 0 for the first 8 of 16 elements, 2 for the others. */
 static inline void count8(struct sums *s, int which, __m256 x)
 {
@@ -61,46 +55,49 @@ static inline void store_lanes(const struct sums *s,
     _mm256_storeu_pd(lanes + 4 * i, s->lanes[i]);
 }
 
-static void finish_bf16(size_t n, const float *grad, const float *extra,
-                        uint16_t *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_bf16(size_t n, const float *grad, uint16_t *stored,
+                        double *sumsq, uint64_t *nonfinite)
 {
   struct sums s = {0};
   double lanes[PEN_SUM_LANES];
   size_t i = 0;
   for (; n - i >= 16; i += 16) {
-    _mm256_storeu_si256((__m256i *)(stored + i),
-                        pen_avx2_to_bf16(load_sum(grad, extra, i),
-                                         load_sum(grad, extra, i + 8)));
+    if (grad)
+      _mm256_storeu_si256((__m256i *)(stored + i),
+                          pen_avx2_to_bf16(_mm256_loadu_ps(grad + i),
+                                           _mm256_loadu_ps(grad + i + 8)));
     count8(&s, 0, pen_avx2_load_bf16(stored + i));
     count8(&s, 2, pen_avx2_load_bf16(stored + i + 8));
   }
   store_lanes(&s, lanes);
   for (; i < n; i++) {
-    stored[i] = pen_bf16_from_f32(extra ? grad[i] + extra[i] : grad[i]);
+    if (grad)
+      stored[i] = pen_bf16_from_f32(grad[i]);
     pen_sum_lanes_add(lanes, i, pen_bf16_to_f32(stored[i]), &s.nonfinite);
   }
   *sumsq = pen_sum_lanes_total(lanes);
   *nonfinite += s.nonfinite;
 }
 
-static void finish_f32(size_t n, const float *grad, const float *extra,
-                       float *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_f32(size_t n, const float *grad, float *stored,
+                       double *sumsq, uint64_t *nonfinite)
 {
   struct sums s = {0};
   double lanes[PEN_SUM_LANES];
   size_t i = 0;
   for (; n - i >= 16; i += 16) {
-    __m256 x0 = pen_avx2_one_nan(load_sum(grad, extra, i));
-    __m256 x1 = pen_avx2_one_nan(load_sum(grad, extra, i + 8));
-    _mm256_storeu_ps(stored + i, x0);
-    _mm256_storeu_ps(stored + i + 8, x1);
-    count8(&s, 0, x0);
-    count8(&s, 2, x1);
+    for (int half = 0; grad && half < 2; half++) {
+      size_t at = i + 8 * (size_t)half;
+      _mm256_storeu_ps(stored + at,
+                       pen_avx2_one_nan(_mm256_loadu_ps(grad + at)));
+    }
+    count8(&s, 0, _mm256_loadu_ps(stored + i));
+    count8(&s, 2, _mm256_loadu_ps(stored + i + 8));
   }
   store_lanes(&s, lanes);
   for (; i < n; i++) {
-    float x = extra ? grad[i] + extra[i] : grad[i];
-    stored[i] = isnan(x) ? pen_f32_from_bits(PEN_NAN_F32_BITS) : x;
+    if (grad)
+      stored[i] = isnan(grad[i]) ? pen_f32_from_bits(PEN_NAN_F32_BITS) : grad[i];
     pen_sum_lanes_add(lanes, i, stored[i], &s.nonfinite);
   }
   *sumsq = pen_sum_lanes_total(lanes);

@@ -31,13 +31,6 @@ struct sums {
   uint64_t nonfinite;
 };
 
-static inline __m512 load_sum(__mmask16 k, const float *grad,
-                              const float *extra, size_t i)
-{
-  __m512 x = _mm512_maskz_loadu_ps(k, grad + i);
-  return extra ? _mm512_add_ps(x, _mm512_maskz_loadu_ps(k, extra + i)) : x;
-}
-
 static inline void count16(struct sums *s, __m512 x)
 {
   const __m512i exponent = _mm512_set1_epi32(0x7f800000);
@@ -61,26 +54,32 @@ static inline void finish_sums(const struct sums *s, double *sumsq,
   *nonfinite += s->nonfinite;
 }
 
-static void finish_bf16(size_t n, const float *grad, const float *extra,
-                        uint16_t *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_bf16(size_t n, const float *grad, uint16_t *stored,
+                        double *sumsq, uint64_t *nonfinite)
 {
   struct sums s = {_mm512_setzero_pd(), _mm512_setzero_pd(), 0};
   for (size_t i = 0; i < n; i += 16) {
     __mmask16 k = pen_avx512_first(n - i);
-    __m256i half = pen_avx512_to_bf16(load_sum(k, grad, extra, i));
-    _mm256_mask_storeu_epi16(stored + i, k, half);
+    __m256i half;
+    if (grad) {
+      half = pen_avx512_to_bf16(_mm512_maskz_loadu_ps(k, grad + i));
+      _mm256_mask_storeu_epi16(stored + i, k, half);
+    } else {
+      half = _mm256_maskz_loadu_epi16(k, stored + i);
+    }
     count16(&s, pen_avx512_from_bf16(half));
   }
   finish_sums(&s, sumsq, nonfinite);
 }
 
-static void finish_f32(size_t n, const float *grad, const float *extra,
-                       float *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_f32(size_t n, const float *grad, float *stored,
+                       double *sumsq, uint64_t *nonfinite)
 {
   struct sums s = {_mm512_setzero_pd(), _mm512_setzero_pd(), 0};
   for (size_t i = 0; i < n; i += 16) {
     __mmask16 k = pen_avx512_first(n - i);
-    __m512 x = pen_avx512_one_nan(load_sum(k, grad, extra, i));
+    const float *from = grad ? grad : stored;
+    __m512 x = pen_avx512_one_nan(_mm512_maskz_loadu_ps(k, from + i));
     _mm512_mask_storeu_ps(stored + i, k, x);
     count16(&s, x);
   }

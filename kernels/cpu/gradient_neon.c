@@ -29,13 +29,6 @@ struct sums {
   uint64_t nonfinite;
 };
 
-static inline float32x4_t load_sum(const float *grad, const float *extra,
-                                   size_t i)
-{
-  float32x4_t x = vld1q_f32(grad + i);
-  return extra ? vaddq_f32(x, vld1q_f32(extra + i)) : x;
-}
-
 /* quarter: which 4 of 16 elements. */
 static inline void count4(struct sums *s, int quarter, float32x4_t x)
 {
@@ -58,8 +51,8 @@ static inline void store_lanes(const struct sums *s,
     vst1q_f64(lanes + 2 * i, s->lanes[i]);
 }
 
-static void finish_bf16(size_t n, const float *grad, const float *extra,
-                        uint16_t *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_bf16(size_t n, const float *grad, uint16_t *stored,
+                        double *sumsq, uint64_t *nonfinite)
 {
   struct sums s = {0};
   double lanes[PEN_SUM_LANES];
@@ -67,21 +60,23 @@ static void finish_bf16(size_t n, const float *grad, const float *extra,
   for (; n - i >= 16; i += 16) {
     for (int quarter = 0; quarter < 4; quarter++) {
       size_t at = i + 4 * (size_t)quarter;
-      vst1_u16(stored + at, pen_neon_to_bf16(load_sum(grad, extra, at)));
+      if (grad)
+        vst1_u16(stored + at, pen_neon_to_bf16(vld1q_f32(grad + at)));
       count4(&s, quarter, pen_neon_load_bf16(stored + at));
     }
   }
   store_lanes(&s, lanes);
   for (; i < n; i++) {
-    stored[i] = pen_bf16_from_f32(extra ? grad[i] + extra[i] : grad[i]);
+    if (grad)
+      stored[i] = pen_bf16_from_f32(grad[i]);
     pen_sum_lanes_add(lanes, i, pen_bf16_to_f32(stored[i]), &s.nonfinite);
   }
   *sumsq = pen_sum_lanes_total(lanes);
   *nonfinite += s.nonfinite;
 }
 
-static void finish_f32(size_t n, const float *grad, const float *extra,
-                       float *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_f32(size_t n, const float *grad, float *stored,
+                       double *sumsq, uint64_t *nonfinite)
 {
   struct sums s = {0};
   double lanes[PEN_SUM_LANES];
@@ -89,15 +84,15 @@ static void finish_f32(size_t n, const float *grad, const float *extra,
   for (; n - i >= 16; i += 16) {
     for (int quarter = 0; quarter < 4; quarter++) {
       size_t at = i + 4 * (size_t)quarter;
-      float32x4_t x = pen_neon_one_nan(load_sum(grad, extra, at));
-      vst1q_f32(stored + at, x);
-      count4(&s, quarter, x);
+      if (grad)
+        vst1q_f32(stored + at, pen_neon_one_nan(vld1q_f32(grad + at)));
+      count4(&s, quarter, vld1q_f32(stored + at));
     }
   }
   store_lanes(&s, lanes);
   for (; i < n; i++) {
-    float x = extra ? grad[i] + extra[i] : grad[i];
-    stored[i] = isnan(x) ? pen_f32_from_bits(PEN_NAN_F32_BITS) : x;
+    if (grad)
+      stored[i] = isnan(grad[i]) ? pen_f32_from_bits(PEN_NAN_F32_BITS) : grad[i];
     pen_sum_lanes_add(lanes, i, stored[i], &s.nonfinite);
   }
   *sumsq = pen_sum_lanes_total(lanes);

@@ -78,11 +78,12 @@ PEN_ISA_DECLARE(cast);
 struct pen_gradient_row {
   void (*accumulate)(size_t n, float *sum, const float *add);
   void (*scale)(size_t n, float *x, float factor);
-  /* One chunk; adds its count to *nonfinite, leaves its sum in *sumsq. */
-  void (*finish_bf16)(size_t n, const float *grad, const float *extra,
-                      uint16_t *stored, double *sumsq, uint64_t *nonfinite);
-  void (*finish_f32)(size_t n, const float *grad, const float *extra,
-                     float *stored, double *sumsq, uint64_t *nonfinite);
+  /* One chunk; adds its count to *nonfinite, leaves its sum in *sumsq.  grad
+   * NULL: stored is measured as it stands. */
+  void (*finish_bf16)(size_t n, const float *grad, uint16_t *stored,
+                      double *sumsq, uint64_t *nonfinite);
+  void (*finish_f32)(size_t n, const float *grad, float *stored, double *sumsq,
+                     uint64_t *nonfinite);
 };
 PEN_ISA_DECLARE(gradient);
 

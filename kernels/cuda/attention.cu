@@ -73,11 +73,13 @@ __device__ inline void softmax_step(softmax_state<M> &state,
 }
 
 /* A tile of queries whose keys stream past.  `before`: keys that precede the
- * first query, which a cache holds; first_key counts them too, NULL: all 0. */
-template <class E, int DIM>
+ * first query, which a cache holds; first_key counts them too.  NULL: a query
+ * sees `window` keys, itself too, 0: all. */
+template <class E, int DIM, bool CAPPED>
 __global__ void __launch_bounds__(forward_shape<E, DIM>::THREADS, 1)
-    attention_kernel(struct pen_attention a, size_t before, bool wide,
-                     const E *q, const E *k, const E *v, E *o, float *lse)
+    attention_kernel(struct pen_attention a, size_t before, size_t window,
+                     bool wide, const E *q, const E *k, const E *v, E *o,
+                     float *lse)
 {
   using S = forward_shape<E, DIM>;
   auto &shared = shared_memory<typename S::shared>();
@@ -85,8 +87,12 @@ __global__ void __launch_bounds__(forward_shape<E, DIM>::THREADS, 1)
   size_t q0 = (size_t)(gridDim.y - 1 - blockIdx.y) * S::QUERIES; /* longest
                                                                     first */
   size_t n_q = at_most(a.tokens - q0, S::QUERIES);
-  auto first_key_of = [&](size_t query) {
-    return a.first_key ? a.first_key[at_most(query, a.tokens - 1)] : 0;
+  auto first_key_of = [&](size_t query) -> uint32_t {
+    query = at_most(query, a.tokens - 1);
+    if (a.first_key)
+      return a.first_key[query];
+    size_t keys = before + query + 1;
+    return window && keys > window ? (uint32_t)(keys - window) : 0;
   };
   size_t begin = first_key_of(q0) / S::KEYS * S::KEYS, end = before + q0 + n_q;
   size_t n_tiles = ceil_div<size_t>(end - begin, S::KEYS);
@@ -128,6 +134,7 @@ __global__ void __launch_bounds__(forward_shape<E, DIM>::THREADS, 1)
     accumulator<S::M, S::KEYS> scores = {};
     multiply_rows<DIM>(scores, shared.q.row(warp_row),
                        shared.k[i % S::STAGES].row(0));
+    float exponent = cap_scores<CAPPED>(a, scores);
     if (k0 + S::KEYS > position + 1 || k0 < last_first_key)
       each_pair(scores, [&](float *x, int m, int half, int row, int col) {
 #pragma unroll
@@ -136,7 +143,7 @@ __global__ void __launch_bounds__(forward_shape<E, DIM>::THREADS, 1)
                        first_key[m][half]))
             x[j] = -INFINITY;
       });
-    softmax_step(state, scores, out, a.scale * LOG2E);
+    softmax_step(state, scores, out, exponent);
     multiply_columns<DIM>(out, scores, shared.v[i % S::STAGES].row(0));
     if (S::STAGES == 1 && i + 1 < n_tiles) {
       __syncthreads();
@@ -172,18 +179,20 @@ __global__ void append_kernel(size_t width, const E *x, size_t ld, E *cache)
 
 template <class E>
 int forward(pen_cuda_stream s, const struct pen_attention &a, size_t before,
-            const E *q, const E *k, const E *v, E *o, float *lse)
+            size_t window, const E *q, const E *k, const E *v, E *o,
+            float *lse)
 {
   bool wide = is_aligned(q) && is_aligned(k) && is_aligned(v) &&
               is_aligned(o) && are_whole<E>(a.dim, a.ldq, a.ldk, a.ldv, a.ldo);
-  return by_dim(a.dim, [&](auto dim) {
+  return by_kernel(a, [&](auto dim, auto capped) {
     constexpr int DIM = dim;
+    constexpr bool CAPPED = capped;
     using S = forward_shape<E, DIM>;
     dim3 grid((unsigned)a.heads,
               (unsigned)ceil_div<size_t>(a.tokens, S::QUERIES));
-    return launch(attention_kernel<E, DIM>, grid, S::THREADS,
-                  sizeof(typename S::shared), s, a, before, wide, q, k, v, o,
-                  lse);
+    return launch(attention_kernel<E, DIM, CAPPED>, grid, S::THREADS,
+                  sizeof(typename S::shared), s, a, before, window, wide, q, k,
+                  v, o, lse);
   });
 }
 
@@ -196,11 +205,9 @@ int pen_cuda_attention(pen_cuda_stream s, enum pen_elem elem,
                        const struct pen_attention *a, const void *q,
                        const void *k, const void *v, void *o, float *lse)
 {
-  if (a->softcap != 0)
-    return cudaErrorInvalidValue;
   return by_elem(elem, [&](auto e) {
     using E = decltype(e);
-    return forward(s, *a, 0, (const E *)q, (const E *)k, (const E *)v, (E *)o,
+    return forward(s, *a, 0, 0, (const E *)q, (const E *)k, (const E *)v, (E *)o,
                    lse);
   });
 }
@@ -212,13 +219,12 @@ int pen_cuda_attention_cached(pen_cuda_stream s, enum pen_elem elem,
 {
   size_t width = c->kv_heads * c->dim, at = c->first * width;
   struct pen_attention a = {};
-  if (c->softcap != 0 || c->window)
-    return cudaErrorInvalidValue;
   a.tokens = c->tokens;
   a.heads = c->heads;
   a.kv_heads = c->kv_heads;
   a.dim = c->dim;
   a.scale = c->scale;
+  a.softcap = c->softcap;
   a.ldq = c->ldq;
   a.ldk = a.ldv = width;
   a.ldo = c->ldo;
@@ -232,7 +238,7 @@ int pen_cuda_attention_cached(pen_cuda_stream s, enum pen_elem elem,
                  c->ldv, (E *)values + at);
     if (r)
       return r;
-    return forward(s, a, c->first, (const E *)q, (const E *)keys,
+    return forward(s, a, c->first, c->window, (const E *)q, (const E *)keys,
                    (const E *)values, (E *)o, (float *)nullptr);
   });
 }

@@ -55,7 +55,7 @@ template <class E> struct backward_arrays {
   E *dq, *dk, *dv;
 };
 
-template <class E, int DIM>
+template <class E, int DIM, bool CAPPED>
 __global__ void __launch_bounds__(dq_shape<E, DIM>::THREADS, 1)
     dq_kernel(struct pen_attention a, bool wide, backward_arrays<E> x)
 {
@@ -110,13 +110,16 @@ __global__ void __launch_bounds__(dq_shape<E, DIM>::THREADS, 1)
     multiply_rows<DIM>(scores, shared.q.row(warp_row), keys);
     multiply_rows<DIM>(dscores, shared.d_o.row(warp_row),
                        shared.v[i % S::STAGES].row(0));
+    float exponent = cap_scores<CAPPED>(a, scores);
     bool partial = k0 + S::KEYS > q0 + 1 || k0 < last_first_key;
     each_pair(dscores, [&](float *ds, int m, int half, int row, int col) {
       const float *s = &scores.v[m][col / 8][2 * half];
 #pragma unroll
       for (int j = 0; j < 2; j++) {
-        float p = ptx_exp2(fmaf(s[j], a.scale * LOG2E, -lse[m][half]));
+        float p = ptx_exp2(fmaf(s[j], exponent, -lse[m][half]));
         ds[j] = p * (ds[j] - delta[m][half]);
+        if (CAPPED)
+          ds[j] *= cap_slope(s[j], a.softcap);
         if (partial &&
             !is_seen(k0 + col + j, (uint32_t)q0 + warp_row + row,
                      first_key[m][half]))
@@ -193,7 +196,7 @@ __device__ inline void load_queries(typename dkv_shape<E, DIM>::queries &to,
   }
 }
 
-template <class E, int DIM>
+template <class E, int DIM, bool CAPPED>
 __global__ void __launch_bounds__(dkv_shape<E, DIM>::THREADS, 1)
     dkv_kernel(struct pen_attention a, bool wide, backward_arrays<E> x)
 {
@@ -234,14 +237,20 @@ __global__ void __launch_bounds__(dkv_shape<E, DIM>::THREADS, 1)
     accumulator<S::M, S::QUERIES> p = {}, ds = {};
     multiply_rows<DIM>(p, shared.k.row(warp_row), queries.q.row(0));
     multiply_rows<DIM>(ds, shared.v.row(warp_row), queries.d_o.row(0));
+    float exponent = cap_scores<CAPPED>(a, p);
     each_pair(p, [&](float *s, int m, int half, int row, int col) {
       float *d = &ds.v[m][col / 8][2 * half];
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         bool seen = !partial || is_seen(row0 + row, q0 + col + j,
                                         queries.first_key[col + j]);
-        s[j] = ptx_exp2(fmaf(s[j], a.scale * LOG2E, -queries.lse[col + j]));
+        float slope = 1;
+        if (CAPPED)
+          slope = cap_slope(s[j], a.softcap);
+        s[j] = ptx_exp2(fmaf(s[j], exponent, -queries.lse[col + j]));
         d[j] = seen ? s[j] * (d[j] - queries.delta[col + j]) : 0;
+        if (CAPPED)
+          d[j] *= slope;
         s[j] = seen ? s[j] : 0;
       }
     });
@@ -268,7 +277,7 @@ __global__ void __launch_bounds__(dkv_shape<E, DIM>::THREADS, 1)
 
 /* ---- all passes ---- */
 
-template <class E, int DIM>
+template <class E, int DIM, bool CAPPED>
 int backward(pen_cuda_stream s, const struct pen_attention &a, bool wide,
              const backward_arrays<E> &x)
 {
@@ -279,11 +288,11 @@ int backward(pen_cuda_stream s, const struct pen_attention &a, bool wide,
   dim3 k_grid((unsigned)a.kv_heads,
               (unsigned)ceil_div<size_t>(a.tokens, K::KEYS),
               (unsigned)ceil_div<size_t>(a.dim, K::OUT));
-  int r = launch(dq_kernel<E, DIM>, q_grid, Q::THREADS,
+  int r = launch(dq_kernel<E, DIM, CAPPED>, q_grid, Q::THREADS,
                  sizeof(typename Q::shared), s, a, wide, x);
   if (r)
     return r;
-  return launch(dkv_kernel<E, DIM>, k_grid, K::THREADS,
+  return launch(dkv_kernel<E, DIM, CAPPED>, k_grid, K::THREADS,
                 sizeof(typename K::shared), s, a, wide, x);
 }
 
@@ -298,8 +307,6 @@ int pen_cuda_attention_backward(pen_cuda_stream s, enum pen_elem elem,
                                 const float *lse, const void *d_o,
                                 float *delta, void *dq, void *dk, void *dv)
 {
-  if (a->softcap != 0)
-    return cudaErrorInvalidValue;
   return by_elem(elem, [&](auto e) {
     using E = decltype(e);
     backward_arrays<E> x = {(const E *)q,   (const E *)k, (const E *)v,
@@ -315,9 +322,10 @@ int pen_cuda_attention_backward(pen_cuda_stream s, enum pen_elem elem,
                    THREADS, 0, s, *a, (const E *)o, (const E *)d_o, delta);
     if (r)
       return r;
-    return by_dim(a->dim, [&](auto dim) {
+    return by_kernel(*a, [&](auto dim, auto capped) {
       constexpr int DIM = dim;
-      return backward<E, DIM>(s, *a, wide, x);
+      constexpr bool CAPPED = capped;
+      return backward<E, DIM, CAPPED>(s, *a, wide, x);
     });
   });
 }

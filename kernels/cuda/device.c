@@ -70,12 +70,9 @@ static int alloc(const struct pen_device *device, size_t bytes, void **ret_base)
         all, left, total);
   }
   rc = pen_cuda_check(r, "taking device memory");
-  if (rc == 0)
-    rc = pen_cuda_products_set_workspace(cuda, (char *)base + bytes);
-  if (rc < 0) {
-    cudaFree(base);
+  if (rc < 0)
     return rc;
-  }
+  cuda->workspace = (char *)base + bytes;
   *ret_base = base;
   return 0;
 }
@@ -83,6 +80,7 @@ static int alloc(const struct pen_device *device, size_t bytes, void **ret_base)
 static void release(const struct pen_device *device, void **base, size_t bytes)
 {
   (void)bytes;
+  of(device)->workspace = NULL;
   if (*base && pen_cuda_enter(of(device)) == 0)
     cudaFree(*base);
   *base = NULL;

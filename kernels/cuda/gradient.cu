@@ -31,7 +31,7 @@ template <class E> __device__ inline E stored_gradient(float x)
 
 template <class E>
 __global__ void finish_kernel(size_t n, size_t chunk_elems, const float *grad,
-                              const float *extra, E *stored,
+                              E *stored,
                               double *chunk_sumsq,
                               unsigned long long *nonfinite)
 {
@@ -43,8 +43,7 @@ __global__ void finish_kernel(size_t n, size_t chunk_elems, const float *grad,
   for (size_t base = begin; base < end; base += TILE) {
     size_t count = end - base < TILE ? end - base : TILE;
     for (size_t i = threadIdx.x; i < count; i += THREADS) {
-      float x = grad[base + i];
-      E y = stored_gradient<E>(extra ? x + extra[base + i] : x);
+      E y = grad ? stored_gradient<E>(grad[base + i]) : stored[base + i];
       stored[base + i] = y;
       shared.tile[i] = isfinite(to_f32(y)) ? to_f32(y) : 0;
       bad += !isfinite(to_f32(y));
@@ -80,8 +79,8 @@ using namespace pen_cuda;
 
 int pen_cuda_gradient_finish(pen_cuda_stream s, enum pen_elem elem, size_t n,
                              size_t chunk_elems, const float *grad,
-                             const float *extra, void *stored,
-                             double *chunk_sumsq, uint64_t *nonfinite)
+                             void *stored, double *chunk_sumsq,
+                             uint64_t *nonfinite)
 {
   auto *count = (unsigned long long *)nonfinite;
   int r = launch(zero_count_kernel, dim3(1), 1, 0, s, count);
@@ -91,6 +90,6 @@ int pen_cuda_gradient_finish(pen_cuda_stream s, enum pen_elem elem, size_t n,
     using E = decltype(e);
     return launch(finish_kernel<E>, dim3((unsigned)ceil_div(n, chunk_elems)),
                   THREADS, sizeof(finish_shared), s, n, chunk_elems, grad,
-                  extra, (E *)stored, chunk_sumsq, count);
+                  (E *)stored, chunk_sumsq, count);
   });
 }

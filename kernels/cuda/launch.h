@@ -61,8 +61,7 @@ int pen_cuda_rope(pen_cuda_stream s, enum pen_elem elem,
                   size_t ldx, const uint32_t *positions, const float *cosines,
                   const float *sines, bool inverse);
 
-/* bf16: scores and probabilities pass through bf16 tensor cores.  Of all three:
- * soft caps, and windows over a cache, are refused (cudaErrorInvalidValue). */
+/* bf16: scores and probabilities pass through bf16 tensor cores. */
 int pen_cuda_attention(pen_cuda_stream s, enum pen_elem elem,
                        const struct pen_attention *a, const void *q,
                        const void *k, const void *v, void *o, float *lse);
@@ -150,12 +149,12 @@ int pen_cuda_expert_weigh(pen_cuda_stream s, enum pen_elem elem,
                           void *act, void *dact, float *dweights);
 
 /* [bits] pen_gradient_finish_bf16 or _f32 with chunks of chunk_elems (a
- * multiple of 16), extra may be NULL: stored [n] E, chunk_sumsq [chunks] and
+ * multiple of 16), grad may be NULL: stored [n] E, chunk_sumsq [chunks] and
  * *nonfinite are written, all on the device. */
 int pen_cuda_gradient_finish(pen_cuda_stream s, enum pen_elem elem, size_t n,
                              size_t chunk_elems, const float *grad,
-                             const float *extra, void *stored,
-                             double *chunk_sumsq, uint64_t *nonfinite);
+                             void *stored, double *chunk_sumsq,
+                             uint64_t *nonfinite);
 
 /* [bits] pen_adamw_update_bf16, _bf16_f32grad or _f32: by the elements of
  * grad and weight; a bf16 grad with an fp32 weight does not exist. */

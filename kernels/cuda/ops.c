@@ -230,12 +230,12 @@ static void adamw(struct pen_stream *s, const struct pen_adamw_params *params,
 }
 
 static void gradient_finish(struct pen_stream *s, size_t n, size_t chunk_elems,
-                            const float *grad, const float *extra, void *stored,
-                            double *chunk_sumsq, uint64_t *nonfinite)
+                            const float *grad, void *stored, double *chunk_sumsq,
+                            uint64_t *nonfinite)
 {
   check(s, pen_cuda_gradient_finish(queue(s), PEN_CUDA_ELEM, n, chunk_elems,
-                                    grad, extra, stored, chunk_sumsq,
-                                    nonfinite), "gradient_finish");
+                                    grad, stored, chunk_sumsq, nonfinite),
+        "gradient_finish");
 }
 
 static void zero_f32(struct pen_stream *s, size_t n, float *x)

@@ -25,6 +25,7 @@ static void close_backend(struct pen_backend **backend)
     return;
   struct pen_cuda *cuda = (*backend)->stream_device;
   pen_cuda_products_close(cuda);
+  pen_cuda_choices_close(cuda);
   pen_cuda_device_close(cuda);
   free(cuda);
   *backend = NULL;
@@ -43,6 +44,8 @@ static int open_backend(const struct pen_backend_host *host, uint64_t number,
   backend->ops[PEN_ELEM_F32] = &pen_cuda_ops_f32;
   backend->stream_device = cuda;
   int rc = pen_cuda_device_open(cuda, number);
+  if (rc == 0)
+    rc = pen_cuda_choices_open(cuda);
   if (rc == 0)
     rc = pen_cuda_products_open(cuda);
   if (rc < 0)

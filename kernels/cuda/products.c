@@ -1,87 +1,245 @@
-/* products.c: matrix products by cuBLAS, on the compute queue.
+/* products.c: matrix products by cuBLASLt, on the compute queue.
  *
- * bf16 operands are multiplied with sums in fp32 and without reduced-precision
- * reductions; fp32 ones without TF32.  The algorithm is cuBLAS's own choice for
- * shape, types, strides, alignment and workspace, which for one version on one
- * device is always the same: operands lie where slots and tensors begin, on
- * 64-byte lines at least wherever a slot is.  One thread at a time.
- * Disadvantage: nothing is fused into a product. */
-#include <cublas_v2.h>
+ * bf16 operands are multiplied with sums in fp32, partial sums too; fp32 ones
+ * without TF32.  The first product of a shape takes what the library thinks the
+ * fastest for it, all later ones the same (choices.c).  A shape knows the least
+ * alignment of its operands, which follows from the model alone, since slots
+ * begin on pages and tensors on 64-byte lines: so neither where bytes lie nor
+ * which product comes first changes a bit.  One thread at a time.  Disadvantage:
+ * the library's opinion is believed, not measured; nothing is fused into a
+ * product. */
+#include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "kernels/cuda/state.h"
 
-static int check(cublasStatus_t status, const char *what)
-{
-  if (status == CUBLAS_STATUS_SUCCESS)
-    return 0;
-  return pen_cuda_error_set(status == CUBLAS_STATUS_ALLOC_FAILED ? PEN_ENOFIT
-                                                                 : PEN_EDEVICE,
-                            "cuBLAS: %s: %s", what,
-                            cublasGetStatusString(status));
-}
+#define ALIGN_MAX ((uintptr_t)16)
 
 int pen_cuda_products_open(struct pen_cuda *cuda)
 {
-  int version = 0;
   char device[64];
   struct pen_backend *b = &cuda->backend;
-  int rc = check(cublasCreate(&cuda->blas), "opening");
-  if (rc == 0)
-    rc = check(cublasSetStream(cuda->blas, cuda->queues[PEN_DEVICE_COMPUTE]),
-               "choosing the stream");
-  if (rc == 0)
-    rc = check(cublasSetMathMode(
-                   cuda->blas,
-                   (cublasMath_t)(CUBLAS_DEFAULT_MATH |
-                                  CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
-               "choosing the arithmetic");
-  if (rc == 0)
-    rc = check(cublasGetVersion(cuda->blas, &version), "asking for its version");
-  if (rc < 0)
-    return rc;
+  cublasStatus_t status = cublasLtCreate(&cuda->blas);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return pen_cuda_error_set(status == CUBLAS_STATUS_ALLOC_FAILED
+                                  ? PEN_ENOFIT : PEN_EDEVICE,
+                              "cuBLAS: opening: %s",
+                              cublasLtGetStatusString(status));
   snprintf(device, sizeof device, "%.40s", b->products_variant);
   snprintf(b->products, sizeof b->products, "cublas");
-  snprintf(b->products_variant, sizeof b->products_variant, "%d on %.40s",
-           version, device);
+  snprintf(b->products_variant, sizeof b->products_variant, "Lt %zu on %.40s",
+           cublasLtGetVersion(), device);
   return 0;
 }
 
 void pen_cuda_products_close(struct pen_cuda *cuda)
 {
   if (cuda->blas)
-    cublasDestroy(cuda->blas);
+    cublasLtDestroy(cuda->blas);
   cuda->blas = NULL;
 }
 
-int pen_cuda_products_set_workspace(struct pen_cuda *cuda, void *workspace)
+/* ---- shapes ---- */
+
+static uint64_t power_from(uint64_t n)
 {
-  return check(cublasSetWorkspace(cuda->blas, workspace,
-                                  PEN_CUDA_WORKSPACE_BYTES),
-               "giving it the workspace");
+  uint64_t power = 1;
+  while (power < n)
+    power *= 2;
+  return power;
 }
 
-static cudaDataType_t type_of(enum pen_elem elem)
+static uint8_t align_of(const void *at)
+{
+  uintptr_t bits = (uintptr_t)at | ALIGN_MAX;
+  return (uint8_t)(bits & (~bits + 1));
+}
+
+/* Rows of a weight's gradient are columns of two inputs: tokens are what is
+ * summed over.  Elsewhere they are the rows of the result. */
+static uint64_t *tokens_of(struct pen_cuda_shape *shape)
+{
+  return shape->a_trans ? &shape->k : &shape->m;
+}
+
+static struct pen_cuda_shape shape_of(const struct pen_gemm *g)
+{
+  struct pen_cuda_shape s;
+  memset(&s, 0, sizeof s); /* compared by bytes */
+  s.m = g->m;
+  s.n = g->n;
+  s.k = g->k;
+  s.lda = g->lda;
+  s.ldb = g->ldb;
+  s.ldc = g->ldc;
+  s.ab_elem = (uint8_t)g->ab_elem;
+  s.c_elem = (uint8_t)g->c_elem;
+  s.a_trans = g->a_trans;
+  s.b_trans = g->b_trans;
+  s.accumulate = g->accumulate;
+  s.a_align = align_of(g->a);
+  s.b_align = align_of(g->b);
+  s.c_align = align_of(g->c);
+  return s;
+}
+
+/* ---- in cuBLAS's words: rows here are columns there, C^T = B^T A^T ---- */
+
+struct problem {
+  cublasLtMatmulDescOpaque_t product;
+  cublasLtMatrixLayoutOpaque_t a, b, c; /* our B, A and C */
+};
+
+static cudaDataType_t type_of(uint8_t elem)
 {
   return elem == PEN_ELEM_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* Rows here are columns there: C^T = B^T A^T. */
+static void keep(cublasStatus_t *status, cublasStatus_t next)
+{
+  if (*status == CUBLAS_STATUS_SUCCESS)
+    *status = next;
+}
+
+static cublasStatus_t describe(const struct pen_cuda_shape *s,
+                               struct problem *ret_problem)
+{
+  struct problem *p = ret_problem;
+  int32_t a_op = s->b_trans ? CUBLAS_OP_T : CUBLAS_OP_N;
+  int32_t b_op = s->a_trans ? CUBLAS_OP_T : CUBLAS_OP_N;
+  cudaDataType_t type = type_of(s->ab_elem);
+  cublasStatus_t status =
+      cublasLtMatmulDescInit(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  keep(&status, cublasLtMatmulDescSetAttribute(
+                    &p->product, CUBLASLT_MATMUL_DESC_TRANSA, &a_op,
+                    sizeof a_op));
+  keep(&status, cublasLtMatmulDescSetAttribute(
+                    &p->product, CUBLASLT_MATMUL_DESC_TRANSB, &b_op,
+                    sizeof b_op));
+  keep(&status, cublasLtMatrixLayoutInit(&p->a, type, s->b_trans ? s->k : s->n,
+                                         s->b_trans ? s->n : s->k,
+                                         (int64_t)s->ldb));
+  keep(&status, cublasLtMatrixLayoutInit(&p->b, type, s->a_trans ? s->m : s->k,
+                                         s->a_trans ? s->k : s->m,
+                                         (int64_t)s->lda));
+  keep(&status, cublasLtMatrixLayoutInit(&p->c, type_of(s->c_elem), s->n, s->m,
+                                         (int64_t)s->ldc));
+  return status;
+}
+
+static cublasStatus_t prefer(const struct pen_cuda_shape *s,
+                             cublasLtMatmulPreferenceOpaque_t *ret_preference)
+{
+  uint64_t workspace = PEN_CUDA_WORKSPACE_BYTES;
+  uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* else in one go */
+  const struct {
+    cublasLtMatmulPreferenceAttributes_t what;
+    uint32_t bytes;
+  } aligned[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, s->b_align},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s->a_align},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s->c_align},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, s->c_align}};
+  cublasStatus_t status = cublasLtMatmulPreferenceInit(ret_preference);
+  keep(&status, cublasLtMatmulPreferenceSetAttribute(
+                    ret_preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                    &workspace, sizeof workspace));
+  keep(&status, cublasLtMatmulPreferenceSetAttribute(
+                    ret_preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                    &sums, sizeof sums));
+  for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
+    keep(&status, cublasLtMatmulPreferenceSetAttribute(
+                      ret_preference, aligned[i].what, &aligned[i].bytes,
+                      sizeof aligned[i].bytes));
+  return status;
+}
+
+/* ---- algorithms ---- */
+
+static cublasStatus_t choose(const struct pen_cuda *cuda,
+                             struct pen_cuda_choice *choice)
+{
+  struct problem p;
+  cublasLtMatmulPreferenceOpaque_t preference;
+  cublasLtMatmulHeuristicResult_t found;
+  int n = 0;
+  cublasStatus_t status = describe(&choice->shape, &p);
+  keep(&status, prefer(&choice->shape, &preference));
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, &p.product, &p.a, &p.b,
+                                            &p.c, &p.c, &preference, 1, &found,
+                                            &n);
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = n ? found.state : CUBLAS_STATUS_NOT_SUPPORTED;
+  if (status == CUBLAS_STATUS_SUCCESS)
+    memcpy(choice->algorithm, &found.algo, sizeof choice->algorithm);
+  return status;
+}
+
+bool pen_cuda_products_offer(const struct pen_cuda *cuda,
+                             const struct pen_cuda_choice *choice)
+{
+  struct problem p;
+  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulHeuristicResult_t told;
+  memcpy(&algorithm, choice->algorithm, sizeof algorithm);
+  cublasStatus_t status = describe(&choice->shape, &p);
+  keep(&status, cublasLtMatmulAlgoCheck(cuda->blas, &p.product, &p.a, &p.b,
+                                        &p.c, &p.c, &algorithm, &told));
+  return status == CUBLAS_STATUS_SUCCESS &&
+         told.workspaceSize <= PEN_CUDA_WORKSPACE_BYTES;
+}
+
+static cublasStatus_t choice_for(struct pen_cuda *cuda,
+                                 const struct pen_cuda_shape *shape,
+                                 const struct pen_cuda_choice **ret_choice)
+{
+  struct pen_cuda_choice made;
+  *ret_choice = pen_cuda_choices_find(cuda, shape);
+  if (*ret_choice)
+    return CUBLAS_STATUS_SUCCESS;
+  memset(&made, 0, sizeof made);
+  made.shape = *shape;
+  cublasStatus_t status = choose(cuda, &made);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  *ret_choice = pen_cuda_choices_add(cuda, &made);
+  return *ret_choice ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+/* The product, by what was chosen for `shape`. */
+static cublasStatus_t multiply(struct pen_cuda *cuda, const struct pen_gemm *g,
+                               const struct pen_cuda_shape *shape)
+{
+  const float one = 1, zero = 0;
+  const struct pen_cuda_choice *choice;
+  const struct pen_cuda_shape own = shape_of(g);
+  struct problem p;
+  cublasLtMatmulAlgo_t algorithm;
+  cublasStatus_t status = choice_for(cuda, shape, &choice);
+  keep(&status, describe(&own, &p));
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  memcpy(&algorithm, choice->algorithm, sizeof algorithm);
+  return cublasLtMatmul(cuda->blas, &p.product, &one, g->b, &p.a, g->a, &p.b,
+                        g->accumulate ? &one : &zero, g->c, &p.c, g->c, &p.c,
+                        &algorithm, cuda->workspace, PEN_CUDA_WORKSPACE_BYTES,
+                        cuda->queues[PEN_DEVICE_COMPUTE]);
+}
+
+/* An algorithm that does not take a number of tokens leaves it one of its own. */
 void pen_cuda_gemm(struct pen_stream *s, const struct pen_gemm *g)
 {
-  const struct pen_cuda *cuda = s->device;
-  const float one = 1, zero = 0;
+  struct pen_cuda *cuda = s->device;
   if (s->error.code || !g->m || !g->n)
     return;
-  cublasStatus_t status = cublasGemmEx_64(
-      cuda->blas, g->b_trans ? CUBLAS_OP_T : CUBLAS_OP_N,
-      g->a_trans ? CUBLAS_OP_T : CUBLAS_OP_N, (int64_t)g->n, (int64_t)g->m,
-      (int64_t)g->k, &one, g->b, type_of(g->ab_elem), (int64_t)g->ldb, g->a,
-      type_of(g->ab_elem), (int64_t)g->lda, g->accumulate ? &one : &zero, g->c,
-      type_of(g->c_elem), (int64_t)g->ldc, CUBLAS_COMPUTE_32F,
-      CUBLAS_GEMM_DEFAULT);
+  struct pen_cuda_shape exact = shape_of(g), shape = exact;
+  *tokens_of(&shape) = power_from(*tokens_of(&shape));
+  cublasStatus_t status = multiply(cuda, g, &shape);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+      status == CUBLAS_STATUS_INVALID_VALUE)
+    status = multiply(cuda, g, &exact);
   if (status != CUBLAS_STATUS_SUCCESS)
-    pen_cuda_stream_fail(s, "a product", cublasGetStatusString(status));
+    pen_cuda_stream_fail(s, "a product", cublasLtGetStatusString(status));
 }

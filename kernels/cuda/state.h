@@ -6,13 +6,26 @@
 #include "kernels/cuda/launch.h"
 
 struct CUevent_st;
-struct cublasContext;
+struct cublasLtContext;
 
 /* Workspace of all products: what cuBLAS asks for on Hopper and newer. */
 #define PEN_CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 /* Host memory is pinned in pieces of at most this, and no copy crosses from one
  * into the next. */
 #define PEN_CUDA_PIECE_BYTES ((size_t)1 << 30)
+
+/* A product as far as its algorithm depends on it.  Of tokens, of which there
+ * may be any number, it has the next power of two. */
+struct pen_cuda_shape {
+  uint64_t m, n, k, lda, ldb, ldc;
+  uint8_t ab_elem, c_elem, a_trans, b_trans, accumulate;
+  uint8_t a_align, b_align, c_align; /* bytes, at most 16 */
+};
+
+struct pen_cuda_choice {
+  struct pen_cuda_shape shape;
+  uint64_t algorithm[8]; /* cublasLtMatmulAlgo_t */
+};
 
 struct pen_cuda {
   struct pen_backend backend;
@@ -22,7 +35,10 @@ struct pen_cuda {
   /* Around a task; sync takes the time between them. */
   struct CUevent_st *begun[PEN_DEVICE_QUEUES][PEN_DEVICE_MARKS];
   struct CUevent_st *done[PEN_DEVICE_QUEUES][PEN_DEVICE_MARKS];
-  struct cublasContext *blas;
+  struct cublasLtContext *blas;
+  void *workspace; /* PEN_CUDA_WORKSPACE_BYTES */
+  struct pen_cuda_choice *choices; /* [n_choices], in the order they were met */
+  size_t n_choices;
   char *pinned;         /* host memory, from here */
   size_t *piece_ends;   /* [n_pieces] bytes from there, ascending */
   size_t n_pieces;
@@ -43,11 +59,25 @@ void pen_cuda_device_close(struct pen_cuda *cuda);
 /* Makes the calling thread's calls go to the device. */
 int pen_cuda_enter(const struct pen_cuda *cuda);
 
-/* products.c: cuBLAS on the compute queue. */
+/* products.c: cuBLASLt on the compute queue. */
 int pen_cuda_products_open(struct pen_cuda *cuda);
 void pen_cuda_products_close(struct pen_cuda *cuda);
-int pen_cuda_products_set_workspace(struct pen_cuda *cuda, void *workspace);
+/* Does the library, on this device, offer that algorithm for the shape? */
+bool pen_cuda_products_offer(const struct pen_cuda *cuda,
+                             const struct pen_cuda_choice *choice);
 void pen_cuda_gemm(struct pen_stream *s, const struct pen_gemm *g);
+
+/* choices.c: the table of algorithms. */
+int pen_cuda_choices_open(struct pen_cuda *cuda);
+void pen_cuda_choices_close(struct pen_cuda *cuda);
+/* NULL: none for this shape. */
+const struct pen_cuda_choice *
+pen_cuda_choices_find(const struct pen_cuda *cuda,
+                      const struct pen_cuda_shape *shape);
+/* NULL: the table is full.  Borrowed until close. */
+const struct pen_cuda_choice *
+pen_cuda_choices_add(struct pen_cuda *cuda,
+                     const struct pen_cuda_choice *choice);
 
 /* ops.c */
 extern const struct pen_ops pen_cuda_ops_bf16, pen_cuda_ops_f32;

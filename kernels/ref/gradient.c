@@ -25,23 +25,25 @@ static void scale(size_t n, float *x, float factor)
     x[i] = one_nan(x[i] * factor);
 }
 
-static void finish_bf16(size_t n, const float *grad, const float *extra,
-                        uint16_t *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_bf16(size_t n, const float *grad, uint16_t *stored,
+                        double *sumsq, uint64_t *nonfinite)
 {
   double lanes[PEN_SUM_LANES] = {0};
   for (size_t i = 0; i < n; i++) {
-    stored[i] = pen_bf16_from_f32(extra ? grad[i] + extra[i] : grad[i]);
+    if (grad)
+      stored[i] = pen_bf16_from_f32(grad[i]);
     pen_sum_lanes_add(lanes, i, pen_bf16_to_f32(stored[i]), nonfinite);
   }
   *sumsq = pen_sum_lanes_total(lanes);
 }
 
-static void finish_f32(size_t n, const float *grad, const float *extra,
-                       float *stored, double *sumsq, uint64_t *nonfinite)
+static void finish_f32(size_t n, const float *grad, float *stored,
+                       double *sumsq, uint64_t *nonfinite)
 {
   double lanes[PEN_SUM_LANES] = {0};
   for (size_t i = 0; i < n; i++) {
-    stored[i] = one_nan(extra ? grad[i] + extra[i] : grad[i]);
+    if (grad)
+      stored[i] = one_nan(grad[i]);
     pen_sum_lanes_add(lanes, i, stored[i], nonfinite);
   }
   *sumsq = pen_sum_lanes_total(lanes);

@@ -53,6 +53,11 @@ static int check_backend(const struct pen_config *config)
                          "the one is a device, the other plays one on the CPU");
   if (config->device && config->backend && strcmp(config->backend, "host") == 0)
     return contradiction("--device", "--backend host", "drop one");
+  if (config->device_memory != PEN_CONFIG_AUTO && !is_cuda(config) &&
+      config->host_mode != PEN_CONFIG_HOST_DISCRETE && !config->gpu)
+    return pen_error_set(-PEN_EUSAGE, "--device-memory needs --backend cuda or "
+                         "--host-mode discrete; with unified memory "
+                         "--host-memory counts");
   return 0;
 }
 
@@ -75,11 +80,6 @@ static int check_train(const struct pen_config *config)
     return pen_error_set(-PEN_EUSAGE, "--eval-steps needs --eval-data FILE");
   if (config->sample_prompt && !config->samples_every)
     return pen_error_set(-PEN_EUSAGE, "--sample-prompt needs --samples-every N");
-  if (config->device_memory != PEN_CONFIG_AUTO && !is_cuda(config) &&
-      config->host_mode != PEN_CONFIG_HOST_DISCRETE && !config->gpu)
-    return pen_error_set(-PEN_EUSAGE, "--device-memory needs --backend cuda or "
-                         "--host-mode discrete; with unified memory "
-                         "--host-memory counts");
   if (config->update_after_backward && config->speculative_updates)
     return contradiction("--update-after-backward", "--speculative-updates",
                          "one waits for backward, the other does not; drop one");

@@ -256,6 +256,7 @@ static int open_model(struct talk *t, size_t room)
       .seed = c->seed};
   pen_settings_model(c, &model);
   pen_settings_machine(c, &machine);
+  pen_settings_backend(c, &machine);
   model.dir = t->model;
   int rc = pen_generator_shape(t->model, room, &shape);
   if (rc == 0)

@@ -1,8 +1,8 @@
 /* compute.c: struct pen_compute over embedding, positions, layers, final norm
  * and head.
  *
- * gather, scatter, put_inputs and finish_rows run on the update lane, all else
- * on the compute lane; the two share only what is constant during a step.  Nothing
+ * gather, scatter, put_inputs, keep_rows and finish_rows run on the update lane,
+ * all else on the compute lane; the two share only what is constant during a step.  Nothing
  * here allocates.  Disadvantage: every block of the body is called as if it
  * were a layer, though norm and positions need little of that. */
 #include "src/model/compute.h"
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/gradient.h"
 #include "src/model/head.h"
 #include "src/model/part.h"
 
@@ -31,15 +32,13 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   return pen_stream_take_status(&m->update_stream);
 }
 
-static int scatter(void *ctx, size_t block, size_t micro, const void *d,
-                   float *grad)
+static int scatter(void *ctx, size_t micro, const void *d, float *sums)
 {
   struct pen_model *m = ctx;
   const struct pen_compute_micro *b = &m->micros[micro];
-  const struct pen_param_block *info = info_of(m, block);
-  m->host_ops->embed_backward(&m->update_stream, b->ids, b->tokens,
-                              info->row_begin, info->rows, m->params->config.hidden_size,
-                              m->embed_scale, d, grad);
+  m->host_ops->embed_backward(&m->update_stream, b->places, b->tokens, 0,
+                              m->rows.n, m->params->config.hidden_size,
+                              m->embed_scale, d, sums);
   return pen_stream_take_status(&m->update_stream);
 }
 
@@ -69,13 +68,16 @@ static int put_inputs(void *ctx, size_t micro, void *inputs)
 
 /* ---- body ---- */
 
-/* A layer's part of the cache, where the micro-batch uses it. */
-static struct pen_layer_cache layer_cache(struct pen_model *m, size_t block,
+/* A layer's part of the cache, where the micro-batch uses it: per layer keys,
+ * then values. */
+static struct pen_layer_cache layer_cache(const struct pen_model *m,
+                                          size_t block, void *cache,
                                           const struct pen_compute_micro *b)
 {
   if (!b->cached)
     return (struct pen_layer_cache){.keys = NULL};
-  char *keys = m->cache + 2 * info_of(m, block)->layer * m->cache_bytes;
+  char *keys =
+      (char *)cache + 2 * info_of(m, block)->layer * m->cache_bytes;
   return (struct pen_layer_cache){.keys = keys,
                                   .values = keys + m->cache_bytes,
                                   .first = b->cache_first,
@@ -109,7 +111,7 @@ static struct pen_layer_call layer_call(struct pen_model *m, size_t block,
                                        : m->first_key_at);
   c.cosines = in->tables;
   c.sines = at(in->tables, m->sines_at);
-  c.cache = layer_cache(m, block, &m->micros[micro]);
+  c.cache = layer_cache(m, block, in->kept, &m->micros[micro]);
   return c;
 }
 
@@ -348,30 +350,73 @@ static int head_logits(void *ctx, size_t block, size_t micro,
 
 static int finish_on(struct pen_stream *s, const struct pen_ops *ops,
                      const struct pen_model *m, size_t block,
-                     const float *grad, const float *extra, void *stored,
+                     const float *grad, void *stored,
                      struct pen_finish_result *result)
 {
   ops->gradient_finish(s, m->params->blocks[block].elems, PEN_NORM_CHUNK_ELEMS,
-                       grad, extra, stored, result->chunk_sumsq,
-                       result->nonfinite);
+                       grad, stored, result->chunk_sumsq, result->nonfinite);
   return pen_stream_take_status(s);
 }
 
-static int finish(void *ctx, size_t block, const float *grad,
-                  const float *extra, void *stored,
+static int finish(void *ctx, size_t block, const float *grad, void *stored,
                   struct pen_finish_result *result)
 {
   struct pen_model *m = ctx;
-  return finish_on(&m->stream, m->ops, m, block, grad, extra, stored, result);
+  return finish_on(&m->stream, m->ops, m, block, grad, stored, result);
 }
 
-static int finish_rows(void *ctx, size_t block, const float *grad,
-                       const float *extra, void *stored,
-                       struct pen_finish_result *result)
+/* The i-th of the step's rows, if it lies in the block. */
+struct step_row {
+  bool is_here;
+  size_t begin; /* its first element in the block */
+  size_t place; /* its first number in arrays of the step's rows */
+};
+
+static struct step_row step_row(const struct pen_model *m, size_t block, size_t i)
+{
+  const struct pen_param_block *info = info_of(m, block);
+  size_t dim = m->params->config.hidden_size, id = m->rows.ids[i];
+  return (struct step_row){
+      id >= info->row_begin && id < info->row_begin + info->rows,
+      (id - info->row_begin) * dim, i * dim};
+}
+
+static int keep_rows(void *ctx, size_t block, const float *grad, void *stored,
+                     float *kept)
 {
   struct pen_model *m = ctx;
-  return finish_on(&m->update_stream, m->host_ops, m, block, grad, extra,
-                   stored, result);
+  size_t dim = m->params->config.hidden_size;
+  m->host_ops->from_f32(&m->update_stream, m->params->blocks[block].elems, grad,
+                        stored);
+  for (size_t i = 0; i < m->rows.n; i++) {
+    struct step_row row = step_row(m, block, i);
+    if (row.is_here)
+      memcpy(kept + row.place, grad + row.begin, dim * sizeof *kept);
+  }
+  return pen_stream_take_status(&m->update_stream);
+}
+
+static int finish_rows(void *ctx, size_t block, const float *sums, float *kept,
+                       void *stored, struct pen_finish_result *result)
+{
+  struct pen_model *m = ctx;
+  size_t dim = m->params->config.hidden_size;
+  size_t elem = pen_elem_bytes(m->options.elem);
+  if (!kept)
+    memset(stored, 0, m->params->blocks[block].elems * elem);
+  for (size_t i = 0; i < m->rows.n; i++) {
+    struct step_row row = step_row(m, block, i);
+    if (!row.is_here)
+      continue;
+    if (kept)
+      pen_gradient_accumulate(m->options.isa, dim, kept + row.place,
+                              sums + row.place);
+    m->host_ops->from_f32(&m->update_stream, dim,
+                          (kept ? kept : sums) + row.place,
+                          at(stored, row.begin * elem));
+  }
+  return finish_on(&m->update_stream, m->host_ops, m, block, NULL, stored,
+                   result);
 }
 
 /* ---- AdamW, where the device keeps state ---- */
@@ -405,6 +450,6 @@ void pen_compute_init(struct pen_model *model)
       .route_backward = route_backward, .head_begin = head_begin,
       .head_forward = head_forward, .head_loss = head_loss,
       .head_backward = head_backward, .head_end = head_end,
-      .head_logits = head_logits, .scatter = scatter, .finish = finish,
-      .finish_rows = finish_rows, .update = update};
+      .head_logits = head_logits, .scatter = scatter, .keep_rows = keep_rows,
+      .finish = finish, .finish_rows = finish_rows, .update = update};
 }

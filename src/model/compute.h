@@ -14,6 +14,7 @@ struct pen_compute_micro {
   size_t n_logit_rows;
   size_t n_targets;
   uint32_t *ids;                         /* [max_tokens] */
+  uint32_t *places;          /* [max_tokens]: of ids among the step's rows */
   uint32_t *positions;       /* [max_tokens]: rows of the tables of positions */
   uint32_t *first_key;       /* [max_tokens]: their document's begin */
   uint32_t *first_in_window; /* [max_tokens]; unused without a window */
@@ -21,6 +22,14 @@ struct pen_compute_micro {
   uint32_t *logit_rows;                  /* [max_logit_rows] */
   bool cached;
   size_t cache_first; /* tokens the cache holds already */
+};
+
+/* The rows of the embedding that the step's tokens take, in the order of their
+ * first token. */
+struct pen_compute_rows {
+  size_t n;
+  uint32_t *ids;    /* [rows] */
+  uint32_t *places; /* [vocabulary rows]: 1 + place in ids, 0: not there */
 };
 
 struct pen_model {
@@ -39,9 +48,9 @@ struct pen_model {
   /* Bytes from the beginning of a micro-batch's inputs, and of the tables: */
   size_t positions_at, first_key_at, first_in_window_at, targets_at;
   size_t logit_rows_at, sines_at;
-  char *cache;        /* per layer keys, then values; NULL: none */
-  size_t cache_bytes; /* of one of these */
+  size_t cache_bytes; /* of a layer's keys, and of its values */
   struct pen_compute_micro *micros; /* [max_micros] */
+  struct pen_compute_rows rows;
   void *memory;                    /* all arrays above */
 };
 

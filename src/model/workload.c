@@ -64,10 +64,15 @@ static size_t layer_cache_bytes(const struct pen_params *params,
          pen_elem_bytes(o->elem);
 }
 
-size_t pen_model_cache_bytes(const struct pen_params *params,
-                             const struct pen_model_options *options)
+/* Of the embedding, that a step can take at most. */
+static size_t step_rows(const struct pen_params *params,
+                        const struct pen_model_options *o)
 {
-  return 2 * params->config.n_layers * layer_cache_bytes(params, options);
+  size_t tokens;
+  if (!pen_size_mul(o->max_tokens, o->max_micros, &tokens) ||
+      tokens > params->vocab_rows)
+    return params->vocab_rows;
+  return tokens;
 }
 
 static void lay_out(struct pen_model *m, const struct pen_params *params,
@@ -82,6 +87,7 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
   for (size_t i = 0; i < o->max_micros && !c->overflow; i++) {
     struct pen_compute_micro b = {.tokens = 0};
     b.ids = carve(c, tokens, sizeof *b.ids);
+    b.places = carve(c, tokens, sizeof *b.places);
     b.positions = carve(c, tokens, sizeof *b.positions);
     b.first_key = carve(c, tokens, sizeof *b.first_key);
     b.first_in_window = carve(c, tokens, sizeof *b.first_in_window);
@@ -90,6 +96,8 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
     if (micros)
       micros[i] = b;
   }
+  m->rows.ids = carve(c, step_rows(params, o), sizeof *m->rows.ids);
+  m->rows.places = carve(c, params->vocab_rows, sizeof *m->rows.places);
   size_t table = 0;
   if (!pen_size_mul(pen_rope_rows(rope, n_positions(&params->config, o)), half, &table))
     c->overflow = true;
@@ -101,7 +109,6 @@ static void lay_out(struct pen_model *m, const struct pen_params *params,
   m->workload.tables_bytes = c->used - tables_begin;
   if (!o->ops)
     m->stream.scratch = carve(c, n_threads, PEN_STREAM_SCRATCH_BYTES);
-  m->cache = carve(c, 1, pen_model_cache_bytes(params, o));
 }
 
 /* Where a micro-batch's arrays lie in its inputs. */
@@ -176,8 +183,10 @@ static void fill_workload(struct pen_model *m)
   w->state = o->state;
   w->n_micros_max = o->max_micros;
   w->act_bytes = tokens * hidden * pen_elem_bytes(o->elem);
+  w->rows_bytes = step_rows(m->params, o) * hidden * sizeof(float);
   w->dhead_bytes = tokens * hidden * sizeof(float);
   w->stats_bytes = tokens * PEN_XENT_ROWS * sizeof(float);
+  w->kept_bytes = 2 * config->n_layers * m->cache_bytes;
   w->work_bytes = pen_head_work_bytes(o->elem, hidden, tokens);
   for (size_t kind = 0; kind < PEN_N_BLOCK_KINDS; kind++)
     w->work_bytes = max_size(w->work_bytes, m->layers[kind].work_bytes);
@@ -232,6 +241,7 @@ static int make(struct pen_model *m, struct pen_pool *pool,
   struct carver c = {m->memory, 0, false};
   lay_out(m, m->params, n_threads, &c);
   lay_out_inputs(m);
+  memset(m->rows.places, 0, m->params->vocab_rows * sizeof *m->rows.places);
   pen_rope_fill(&config->rope, n_positions(config, o), m->cosines, m->sines);
   m->embed_scale = embed_scale(config, o->elem);
   m->cache_bytes = layer_cache_bytes(m->params, o);
@@ -379,6 +389,23 @@ static void set_document(const struct pen_model *m, struct pen_compute_micro *b,
   }
 }
 
+/* The rows that the micro-batch's tokens take, among the step's. */
+static void take_rows(struct pen_model *m, size_t micro)
+{
+  struct pen_compute_rows *rows = &m->rows;
+  struct pen_compute_micro *b = &m->micros[micro];
+  for (; micro == 0 && rows->n > 0; rows->n--)
+    rows->places[rows->ids[rows->n - 1]] = 0;
+  for (size_t t = 0; t < b->tokens; t++) {
+    uint32_t *place = &rows->places[b->ids[t]];
+    if (*place == 0) {
+      rows->ids[rows->n++] = b->ids[t];
+      *place = (uint32_t)rows->n;
+    }
+    b->places[t] = *place - 1;
+  }
+}
+
 int pen_model_set_micro(struct pen_model *model, size_t micro,
                         const struct pen_model_micro *batch,
                         enum pen_model_logits logits)
@@ -402,6 +429,7 @@ int pen_model_set_micro(struct pen_model *model, size_t micro,
   b->cached = batch->cached;
   b->cache_first = batch->positions[0];
   memcpy(b->ids, batch->ids, n * sizeof *b->ids);
+  take_rows(model, micro);
   b->n_targets = 0;
   for (size_t t = 0; t < n; t++) {
     b->targets[t] = batch->targets ? batch->targets[t] : -1;

@@ -58,10 +58,6 @@ int pen_model_host_bytes(const struct pen_params *params,
                          const struct pen_model_options *options,
                          size_t n_threads, size_t *ret_bytes);
 
-/* Of these the bytes of the cache of keys and values. */
-size_t pen_model_cache_bytes(const struct pen_params *params,
-                             const struct pen_model_options *options);
-
 /* Makes the model and opens its product library (which may load a shared
  * library: call it before other threads work).  Sets saved_bytes of the
  * table's blocks.  Borrows params and both pools until free: `pool` is used by

@@ -167,7 +167,8 @@ int pen_rundir_open(const char *path, struct pen_rundir *ret_rundir)
 /* Removes what the run in r->path left, its stores first. */
 static int remove_old_run(struct pen_rundir *r)
 {
-  static const char *const files[] = {"log.jsonl", "config.yaml"};
+  static const char *const files[] = {"log.jsonl", "config.yaml",
+                                      PEN_RUNDIR_PRODUCTS};
   struct pen_rundir old = {.path = r->path, .lock_fd = -1};
   struct pen_json *json = NULL;
   char path[4096];
@@ -322,7 +323,8 @@ int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
 
 void pen_rundir_undo(struct pen_rundir *rundir)
 {
-  static const char *const files[] = {RUN_FILE, "config.yaml", LOCK_FILE};
+  static const char *const files[] = {RUN_FILE, "config.yaml", LOCK_FILE,
+                                      PEN_RUNDIR_PRODUCTS};
   struct pen_error kept;
   char path[4096];
   pen_error_take(&kept);

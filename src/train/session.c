@@ -140,7 +140,7 @@ static int open_compute(struct pen_session *s, const char *gemm,
     options.ops = s->backend->ops[s->elem];
     options.device = s->backend->stream_device;
   }
-  size_t bytes = 0, cache = pen_model_cache_bytes(s->params, &options);
+  size_t bytes = 0;
   int rc = pen_topology_read(&s->topology);
   if (rc == 0 && shape->tries_gemm && !s->backend &&
       strcmp(gemm, "auto") == 0)
@@ -160,10 +160,7 @@ static int open_compute(struct pen_session *s, const char *gemm,
     rc = pen_model_create(s->params, &options, s->pool, s->update_pool,
                           &s->model);
   pen_memory_add(&s->memory, "model tables and scratch", PEN_TIER_HOST,
-                 bytes - cache);
-  if (cache)
-    pen_memory_add(&s->memory, "keys and values of a document", PEN_TIER_HOST,
-                   cache);
+                 bytes);
   return rc;
 }
 
@@ -396,8 +393,7 @@ int pen_session_open(struct pen_session *session,
   if (rc == 0)
     rc = open_model(session, model, shape, max_length);
   if (rc == 0)
-    rc = pen_session_open_backend(session, model->gemm,
-                                  shape->cache_tokens > 0);
+    rc = pen_session_open_backend(session, model->gemm);
   if (rc == 0)
     rc = open_compute(session, model->gemm, shape);
   if (rc == 0)

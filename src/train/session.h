@@ -73,10 +73,8 @@ const char *pen_session_products(const struct pen_session *session);
 const char *pen_session_products_variant(const struct pen_session *session);
 
 /* session_backend.c, for pen_session_open: opens what `machine.backend` asks
- * for and `gemm` goes with; "auto" falls back to the host, saying why.
- * generates: with a cache of keys and values, which only the host has. */
-int pen_session_open_backend(struct pen_session *session, const char *gemm,
-                             bool generates);
+ * for and `gemm` goes with; "auto" falls back to the host, saying why. */
+int pen_session_open_backend(struct pen_session *session, const char *gemm);
 
 /* The config.json of a model: a directory's, or the file itself. */
 int pen_session_config_path(const char *model, char *ret_path, size_t bytes,

@@ -87,26 +87,14 @@ static int limit_memory(struct pen_session *s)
   return 0;
 }
 
-/* Keys and values of generated text are kept in RAM, where the device does not
- * see them. */
-static int refuse_cache(const char *name)
-{
-  return pen_error_set(PEN_EUNSUPPORTED,
-                       "text is generated on the host only; leave "
-                       "--samples-every out to train on %s",
-                       name);
-}
-
-int pen_session_open_backend(struct pen_session *s, const char *gemm,
-                             bool generates)
+int pen_session_open_backend(struct pen_session *s, const char *gemm)
 {
   const char *asked = s->machine.backend ? s->machine.backend : "host", *name;
   bool must;
   int rc = choose(asked, gemm, &name, &must);
   if (rc < 0 || !name || (!must && !s->machine.wish.unified))
     return rc;
-  rc = generates ? refuse_cache(name)
-                 : pen_backend_open(name, s->machine.device, &s->backend);
+  rc = pen_backend_open(name, s->machine.device, &s->backend);
   if (rc == -PEN_EUNSUPPORTED && !must) {
     pen_log_info("computing on the CPU: %s", pen_error_text());
     pen_error_clear();

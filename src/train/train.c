@@ -277,6 +277,8 @@ static int make_rundir(struct pen_trainer *t)
   if (!t->resumes)
     rc = pen_rundir_create(t->set.output_dir, t->set.overwrite, &t->numerics,
                            &t->rundir);
+  if (rc == 0 && !t->resumes)
+    rc = pen_trainer_begin_products(t);
   if (rc == 0 && t->rundir.numerics.state != t->numerics.state) {
     t->rundir.numerics.state = t->numerics.state;
     rc = pen_rundir_save(&t->rundir);
@@ -319,6 +321,8 @@ static int run(struct pen_trainer *t)
     pen_rundir_undo(&t->rundir);
     return rc;
   }
+  if (rc == 0)
+    rc = pen_trainer_check_products(t);
   if (rc == 0)
     warn_of_unpinned(&t->session);
   if (rc == 0 && pen_run_io_note(t->session.run))
@@ -391,6 +395,8 @@ int pen_train(const struct pen_train_settings *settings)
     rc = pen_trainer_open_cut(&t);
   if (rc == 0)
     rc = settle_numerics(&t);
+  if (rc == 0 && t.resumes)
+    rc = pen_trainer_load_products(&t);
   if (rc == 0)
     rc = pen_trainer_check_space(&t);
   if (rc == 0)

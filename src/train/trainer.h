@@ -25,6 +25,8 @@ struct pen_trainer {
   struct pen_session session;
   struct pen_rundir rundir;
   bool resumes;
+  size_t n_products_kept; /* choices that the run's file holds */
+  bool lacks_products;    /* a resumed run has no such file */
   uint64_t usual_batch; /* sequences of a micro-batch, where another number was
                            chosen; else 0 */
   struct pen_batch *batch;
@@ -63,6 +65,15 @@ void pen_trainer_close(struct pen_trainer *t);
 /* trainer_cut.c: the session, with a step cut into the micro-batches that the
  * user asked for or else, at a first start, into those that fit and are faster. */
 int pen_trainer_open_cut(struct pen_trainer *t);
+
+/* trainer_products.c: begins the file of choices of a new run; writes it anew
+ * where there are more of them; a resumed run's choices, made again: -PEN_EMISMATCH
+ * where this device or library has not got them.  Nothing on the host. */
+int pen_trainer_begin_products(struct pen_trainer *t);
+int pen_trainer_keep_products(struct pen_trainer *t);
+int pen_trainer_load_products(struct pen_trainer *t);
+/* After attach: -PEN_EMISMATCH where a run that got somewhere lacks its file. */
+int pen_trainer_check_products(const struct pen_trainer *t);
 
 /* trainer_data.c: opens the data, and reads steps of it into the model. */
 int pen_trainer_open_data(struct pen_trainer *t);

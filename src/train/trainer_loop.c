@@ -199,6 +199,8 @@ static int train_step(struct pen_trainer *t, uint64_t step)
   if (rc == 0)
     rc = pen_run_step(t->session.run, &shape, &t->update, &t->result);
   if (rc == 0)
+    rc = pen_trainer_keep_products(t);
+  if (rc == 0)
     rc = decide(t, step);
   if (rc == 0 && t->set.machine.updates_after_backward)
     rc = apply_now(t);

@@ -99,7 +99,7 @@ static void one_step(const struct pen_adamw_hyper *h, double max_norm,
     struct tensor *t = &tensors[k];
     assert_int_equal(load_of("g", step, names[k], 4, t->grad), t->n);
     assert_int_equal(pen_gradient_finish_bf16(level, t->n, ELEMS_MAX, t->grad,
-                                              NULL, t->stored, &sums[k]), 0);
+                                              t->stored, &sums[k]), 0);
     for (size_t i = 0; i < t->n; i++)
       adamw_oracle_step(&t->oracle[i], h, t->decays, step,
                         want_clip * (double)t->grad[i]);

@@ -383,7 +383,7 @@ def micro_batches_are_cut_to_fit(folder):
 @test
 def micro_batches_are_cut_for_speed(folder):
     """Where the smaller cut keeps state off a slow drive; and a plan as a file says so."""
-    options = ("plan", "--model", shape(folder, num_hidden_layers=4), "--max-length", "1024", "--ram", "13GiB", "--cores", "2",
+    options = ("plan", "--model", shape(folder, num_hidden_layers=4, vocab_size=8192), "--max-length", "1024", "--ram", "5GiB", "--cores", "2",
                "--drives", "1", "--profile",
                write_profile(folder, drives=[{"read_bytes_per_s": 3e8, "write_bytes_per_s": 3e8}]))
     got, whole = (json.loads(succeed(*options, *more, "-o", "json").stdout) for more in ((), ("-b", "8")))

@@ -6,8 +6,11 @@
  * = scale q k is within (dim + 4) u of S = scale |q| |k| (four more for the
  * scaling, the factor log2 e, the subtraction and the maximum's product), and a
  * probability e^(s - m), |m| <= the row's greatest S or |lse|, within e(S + m),
- * where e(x) = (dim + 4) u x + 4 u of itself.  It is rounded once more (r) for
- * the product that follows.  Everything else is sums of n <= tokens terms of
+ * where e(x) = (dim + 4) u x + 4 u of itself.  A soft cap, whose slope is at most
+ * 1, adds its own roundings, 6 u S: three of tanh, one each of quotient, division
+ * and product.  Its slope 1 - y^2 in backward is off by 2 |y| times what y is, and
+ * 2 u.  A probability is rounded once more (r) for the product that follows.
+ * Everything else is sums of n <= tokens terms of
  * these.  All bounds are doubled where quotients of two such sums are taken.
  * Disadvantage: tokens^2 in time. */
 #include "tests/gpu/attention_oracle.h"
@@ -41,10 +44,22 @@ static const double *row_of(const double *x, size_t token, size_t head,
   return x + (token * heads + head) * dim;
 }
 
+/* Roundings of a score, in parts of its size. */
+static double score_steps(const struct pen_attention *a)
+{
+  return (double)a->dim + (a->softcap != 0 ? 10 : 4);
+}
+
 /* Relative distance of a probability before it is rounded. */
 static double probability_error(const struct pen_attention *a, double size)
 {
-  return (double)(a->dim + 4) * U * size + 4 * U;
+  return score_steps(a) * U * size + 4 * U;
+}
+
+static double capped(const struct pen_attention *a, double score)
+{
+  double cap = (double)a->softcap;
+  return cap != 0 ? cap * tanh(score / cap) : score;
 }
 
 static void forward_row(const struct attention_case *c, size_t t, size_t h,
@@ -66,7 +81,7 @@ static void forward_row(const struct attention_case *c, size_t t, size_t h,
     double s = dot(row_of(c->q, t, h, a->heads, a->dim),
                    row_of(c->k, j, kv, a->kv_heads, a->dim), a->dim, a->scale,
                    &size);
-    double p = exp(s), error = probability_error(a, size + top);
+    double p = exp(capped(a, s)), error = probability_error(a, size + top);
     const double *v = row_of(c->v, j, kv, a->kv_heads, a->dim);
     sum += p;
     worst = fmax(worst, error);
@@ -107,16 +122,21 @@ static void backward_pair(const struct attention_case *c, size_t t, size_t h,
   const double *k = row_of(c->k, j, kv, a->kv_heads, dim);
   const double *v = row_of(c->v, j, kv, a->kv_heads, dim);
   double size, dp_size, delta_size, lse = c->lse[h * a->tokens + t];
-  double p = exp(dot(q, k, dim, a->scale, &size) - lse);
+  double s = capped(a, dot(q, k, dim, a->scale, &size)), p = exp(s - lse);
+  double y = a->softcap != 0 ? s / (double)a->softcap : 0, slope = 1 - y * y;
   double dp = dot(d_o, v, dim, 1, &dp_size);
   double delta = dot(d_o, row_of(c->o, t, h, a->heads, dim), dim, 1,
                      &delta_size);
   double sums = (double)(a->tokens * (a->heads / a->kv_heads)) * U;
   double error = probability_error(a, size + fabs(lse)) + rounding(c->elem) +
                  sums;
-  double ds = p * (dp - delta);
+  double ds = p * (dp - delta) * slope;
   double ds_error = fabs(ds) * error + p * (dp_size + delta_size) *
                                            (double)(dim + 4) * U;
+  if (a->softcap != 0)
+    ds_error += p * fabs(dp - delta) *
+                (2 * fabs(y) * score_steps(a) * U * size / (double)a->softcap +
+                 2 * U);
   for (size_t i = 0; i < dim; i++) {
     dq[i].value += a->scale * ds * k[i];
     dq[i].allowed += a->scale * ds_error * fabs(k[i]);

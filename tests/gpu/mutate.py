@@ -2,28 +2,33 @@
 """Takes each synchronisation out of the CUDA kernels in turn and asks whether
 the tests notice.
 
-    mutate.py BUILD [--only TEXT] [--quick]
+    mutate.py BUILD [--only TEXT] [--quick] [--minutes N]
 
 For each one the kernels that contain it are compiled anew for the CPU, twice:
 as they are, for the tests of values (threads in order, reversed, at random),
 and with their accesses instrumented, for the test of races.  Prints a line for
-each: which of the two noticed.  Exits 1 if neither did for any, or if the
-unchanged kernels fail; 77 where the build has no C++ compiler.
+each: which of the two noticed.  What was found is kept in BUILD/mutate.json and
+not done again while kernels and tests are the same, so that a run which was
+stopped goes on.  Exits 1 if neither noticed any one; 75 if its minutes were over
+before all were done; 77 where the build has no C++ compiler.
 """
 import argparse
+import hashlib
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FOLDER = "kernels/cuda"
 
-# What is taken out: a statement, or a vote whose barrier alone is.
-PATTERNS = [(r"__syncthreads\(\);", ";"), (r"ptx_copy_wait\(\);", ";"),
-            (r"__syncthreads_or\(", "(int)(")]
+# What is taken out: a statement, a vote whose barrier alone is, what makes an addition atomic.
+PATTERNS = [(r"__syncthreads\(\);", ";"), (r"__syncwarp\(\);", ";"), (r"ptx_copy_wait\(\);", ";"),
+            (r"__syncthreads_or\(", "(int)("), (r"atomicAdd\((\w+), ", r"*\1 += (")]
 
 # The test program that runs a source's kernels.
 TESTS = {"attention": "attention", "attention_backward": "attention", "gradient": "flat"}
@@ -54,7 +59,7 @@ def mutations(names):
         for pattern, instead in PATTERNS:
             for match in re.finditer(pattern, text):
                 line = text.count("\n", 0, match.start()) + 1
-                yield name, line, text[:match.start()] + instead + text[match.end():], \
+                yield name, line, text[:match.start()] + match.expand(instead) + text[match.end():], \
                     text.split("\n")[line - 1].strip()
 
 
@@ -111,37 +116,84 @@ def write_tree(folder, name, text):
                 f.write(text if other == name else read(other))
 
 
+def digest_of(name, text, sources):
+    """Of all that a verdict depends on."""
+    digest = hashlib.sha256(f"{name}\n{text}".encode())
+    folders = [(FOLDER, (".cuh", ".h")), ("tests/gpu", (".c", ".h", ".py")), ("tests/gpu/simt", (".cc", ".h")),
+               ("tests/gpu/simt/include", (".h",)), ("tests/gpu/simt/include/kernels/cuda", (".cuh",))]
+    paths = [f"{FOLDER}/{source}.cu" for source in sources]
+    for folder, ends in folders:
+        paths += [f"{folder}/{n}" for n in sorted(os.listdir(os.path.join(ROOT, folder))) if n.endswith(ends)]
+    for path in paths:
+        with open(os.path.join(ROOT, path), "rb") as f:
+            digest.update(path.encode() + b"\n" + f.read())
+    return digest.hexdigest()
+
+
+class Kept:
+    """Verdicts by digest, in a file that is replaced whole."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            with open(path, encoding="utf-8") as f:
+                self.verdicts = json.load(f)
+        except (OSError, ValueError):
+            self.verdicts = {}
+
+    def put(self, key, verdict):
+        self.verdicts[key] = verdict
+        with open(self.path + ".new", "w", encoding="utf-8") as f:
+            json.dump(self.verdicts, f, indent=1)
+        os.replace(self.path + ".new", self.path)
+
+
+def verdict_of(build, folder, sources, quick):
+    """The words of the tests of values, then of races."""
+    environment = dict(os.environ, PEN_TEST_QUICK="1")
+    verdicts = []
+    for race in ([True] if quick else [False, True]):
+        words = set()
+        for test in sorted({TESTS.get(s, "kernels") for s in sources}):
+            mine = [s for s in sources if TESTS.get(s, "kernels") == test]
+            words.add(notices(build, folder, mine, test, race, environment))
+        verdicts.append("; ".join(sorted(w for w in words if w)) or "-")
+    return verdicts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
     parser.add_argument("--only", default="", help="only lines of files whose names contain this")
     parser.add_argument("--quick", action="store_true", help="races alone, few shapes")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin with no more after so many")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     if not os.path.exists(os.path.join(build, "tests/gpu/test_gpu_flat-race")):
         print("skipped: this build has no tests that look for races")
         sys.exit(77)
-    environment = dict(os.environ, PEN_TEST_QUICK="1")
+    kept = Kept(os.path.join(build, "mutate.json"))
+    end = time.monotonic() + 60 * options.minutes
     names = sorted(n for n in os.listdir(os.path.join(ROOT, FOLDER)) if n.endswith((".cu", ".cuh")))
     todo = [m for m in mutations(names) if options.only in m[0]]
-    missed = 0
+    missed = left = 0
     with tempfile.TemporaryDirectory(prefix="penstock-mutate-") as folder:
         for name, number, text, line in todo:
-            write_tree(folder, name, text)
             sources = users_of(name, names)
-            verdicts = []
-            for race in ([True] if options.quick else [False, True]):
-                words = {}
-                for test in sorted({TESTS.get(s, "kernels") for s in sources}):
-                    mine = [s for s in sources if TESTS.get(s, "kernels") == test]
-                    words[test] = notices(build, folder, mine, test, race, environment)
-                verdicts.append("; ".join(sorted({w for w in words.values() if w})) or "-")
+            key = digest_of(name, text, sources) + "-quick" * options.quick
+            if key not in kept.verdicts:
+                if time.monotonic() > end:
+                    left += 1
+                    continue
+                write_tree(folder, name, text)
+                kept.put(key, verdict_of(build, folder, sources, options.quick))
+            verdicts = kept.verdicts[key]
             is_missed = all(v == "-" for v in verdicts)
             missed += is_missed
             print(f"{name}:{number}: {line[:40]:40} | {' | '.join(verdicts)}"
                   f"{'   NOT NOTICED' if is_missed else ''}", flush=True)
-    print(f"{len(todo)} taken out, {missed} not noticed")
-    sys.exit(1 if missed or not todo else 0)
+    print(f"{len(todo)} taken out, {missed} not noticed" + (f", {left} not yet tried" if left else ""))
+    sys.exit(1 if missed or not todo else 75 if left else 0)
 
 
 if __name__ == "__main__":

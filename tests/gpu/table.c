@@ -183,11 +183,11 @@ static void from_f32(struct pen_stream *s, size_t n, const float *x, void *y)
 }
 
 static void gradient_finish(struct pen_stream *s, size_t n, size_t chunk_elems,
-                            const float *grad, const float *extra, void *stored,
-                            double *chunk_sumsq, uint64_t *nonfinite)
+                            const float *grad, void *stored, double *chunk_sumsq,
+                            uint64_t *nonfinite)
 {
-  check(pen_cuda_gradient_finish(NULL, elem, n, chunk_elems, grad, extra,
-                                 stored, chunk_sumsq, nonfinite));
+  check(pen_cuda_gradient_finish(NULL, elem, n, chunk_elems, grad, stored,
+                                 chunk_sumsq, nonfinite));
 }
 
 static void zero_f32(struct pen_stream *s, size_t n, float *x)

@@ -13,25 +13,32 @@
 
 #define TOKENS_MAX 400
 
-/* heads, kv heads, dim; pad: elements between tokens; lengths of documents. */
+/* heads, kv heads, dim; pad: elements between tokens; lengths of documents; a
+ * soft cap; tokens that a token sees. */
 struct shape {
   size_t heads, kv_heads, dim, pad;
   size_t documents[6];
+  float softcap;
+  size_t window;
 };
 
 static const struct shape shapes[] = {
-    {1, 1, 64, 0, {1}},
-    {2, 1, 64, 8, {64, 3, 130}},
-    {1, 1, 80, 0, {3, 67, 1, 80}},
-    {2, 2, 96, 8, {31, 33, 97}},
-    {3, 1, 128, 0, {128, 1, 66}},
-    {2, 2, 128, 3, {129}},
-    {2, 1, 256, 16, {17, 130}},
-    {4, 1, 256, 1, {40}},
-    {4, 2, 14, 5, {200, 1, 60}},
-    {1, 1, 2, 0, {70}},
-    {2, 1, 32, 0, {300}},
-    {5, 5, 40, 0, {65}},
+    {1, 1, 64, 0, {1}, 0, 0},
+    {2, 1, 64, 8, {64, 3, 130}, 0, 0},
+    {1, 1, 80, 0, {3, 67, 1, 80}, 0, 0},
+    {2, 2, 96, 8, {31, 33, 97}, 0, 0},
+    {3, 1, 128, 0, {128, 1, 66}, 0, 0},
+    {2, 2, 128, 3, {129}, 0, 0},
+    {2, 1, 256, 16, {17, 130}, 0, 0},
+    {4, 1, 256, 1, {40}, 0, 0},
+    {4, 2, 14, 5, {200, 1, 60}, 0, 0},
+    {1, 1, 2, 0, {70}, 0, 0},
+    {2, 1, 32, 0, {300}, 0, 0},
+    {5, 5, 40, 0, {65}, 0, 0},
+    {2, 1, 64, 8, {150, 40}, 2.5f, 70},
+    {2, 2, 256, 0, {90}, 5, 1},
+    {2, 1, 128, 3, {70, 30}, 1.5f, 0},
+    {3, 1, 16, 0, {210}, 0, 33},
 };
 
 /* An array of tokens x width elements at stride ld, NaN in between. */
@@ -92,13 +99,17 @@ static void begin(struct run *r, const struct shape *shape, enum pen_elem elem)
   r->elem = elem;
   size_t n = 0, dim = shape->dim, pad = shape->pad;
   for (const size_t *d = shape->documents; *d; d++)
-    for (size_t i = 0, first = n; i < *d; i++)
-      r->first_key[n++] = (uint32_t)first;
+    for (size_t i = 0, first = n; i < *d; i++) {
+      bool slides = shape->window && i >= shape->window;
+      r->first_key[n++] = (uint32_t)(slides ? first + i + 1 - shape->window
+                                            : first);
+    }
   assert_true(n <= TOKENS_MAX);
   size_t q_width = shape->heads * dim, k_width = shape->kv_heads * dim;
   r->a = (struct pen_attention){
       .tokens = n, .heads = shape->heads, .kv_heads = shape->kv_heads,
-      .dim = dim, .scale = 4 / sqrtf((float)dim), .first_key = r->first_key,
+      .dim = dim, .scale = 4 / sqrtf((float)dim), .softcap = shape->softcap,
+      .first_key = r->first_key,
       .ldq = q_width + pad, .ldk = k_width + pad, .ldv = k_width + 2 * pad,
       .ldo = q_width + pad, .ldd = q_width + 2 * pad};
   r->q = new_array(n, q_width, r->a.ldq, elem);
@@ -210,7 +221,8 @@ static void cached(struct run *r)
     m = at % 3 ? (n - at + 1) / 2 : 1;
     struct pen_attention_cache c = {
         .tokens = m, .heads = r->a.heads, .kv_heads = r->a.kv_heads,
-        .dim = r->a.dim, .scale = r->a.scale, .first = at, .capacity = n,
+        .dim = r->a.dim, .scale = r->a.scale, .softcap = r->a.softcap,
+        .first = at, .capacity = n, .window = r->shape->window,
         .ldq = r->a.ldq, .ldk = r->a.ldk, .ldv = r->a.ldv, .ldo = r->a.ldo};
     table_of(r->elem)->attention_cached(
         NULL, &c, (char *)r->q.memory + at * r->a.ldq * e,
@@ -248,7 +260,7 @@ static void each_shape(void *ctx)
 /* Several tiles, wide moves and narrow, both ways to prefetch: in every order.
  * The others once; not at all with PEN_TEST_QUICK, nor where races are looked
  * for, which depend on none of what they add. */
-#define EVERY_ORDER (1u << 1 | 1u << 6 | 1u << 8)
+#define EVERY_ORDER (1u << 1 | 1u << 6 | 1u << 8 | 1u << 12)
 
 static void each_order(enum pen_elem elem)
 {

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "kernels/cast.h"
+#include "src/model/compute.h"
 
 static void *buffer(size_t bytes)
 {
@@ -69,6 +70,7 @@ void driver_open(struct driver *d, const char *path,
   for (size_t i = 0; i < d->workload->n_blocks; i++)
     load_block(d, i);
   d->logits = buffer(d->workload->logits_bytes);
+  d->kept = buffer(d->workload->kept_bytes);
 }
 
 void driver_close(struct driver *d)
@@ -80,6 +82,7 @@ void driver_close(struct driver *d)
   free(d->weights);
   free(d->grads);
   free(d->logits);
+  free(d->kept);
   pen_model_free(&d->model);
   pen_pool_free(&d->pool);
   pen_pool_free(&d->update_pool);
@@ -191,7 +194,7 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   p->balance = w->balance_bytes ? buffer(w->balance_bytes) : NULL;
   void *inputs = buffer(w->inputs_bytes);
   test_ok(c->put_inputs(c->ctx, micro, inputs));
-  p->in = (struct pen_inputs){w->tables, inputs};
+  p->in = (struct pen_inputs){w->tables, inputs, d->kept};
   p->acts[0] = buffer(w->act_bytes);
   for (size_t b = w->rows_begin; b < w->rows_end; b++)
     test_ok(c->gather(c->ctx, b, micro, d->weights[b], p->acts[0]));
@@ -217,6 +220,26 @@ static double forward(struct driver *d, size_t micro, struct pass *p)
   return loss;
 }
 
+/* Adds the gradients of the step's rows to those of their blocks. */
+static void scatter(struct driver *d, size_t micro, const void *grad)
+{
+  const struct pen_workload *w = d->workload;
+  const struct pen_param_block *infos = d->model->params->infos;
+  size_t dim = d->model->params->config.hidden_size;
+  float *sums = buffer(w->rows_bytes);
+  memset(sums, 0, w->rows_bytes);
+  test_ok(d->compute->scatter(d->compute->ctx, micro, grad, sums));
+  for (size_t i = 0; i < d->model->rows.n; i++) {
+    size_t b = w->rows_begin, id = d->model->rows.ids[i];
+    while (id >= infos[b].row_begin + infos[b].rows)
+      b++;
+    float *row = d->grads[b] + (id - infos[b].row_begin) * dim;
+    for (size_t k = 0; k < dim; k++)
+      row[k] += sums[i * dim + k];
+  }
+  free(sums);
+}
+
 static void backward(struct driver *d, size_t micro, struct pass *p)
 {
   const struct pen_workload *w = d->workload;
@@ -239,8 +262,7 @@ static void backward(struct driver *d, size_t micro, struct pass *p)
     test_ok(c->backward(c->ctx, b, micro, &p->in, d->weights[b],
                         p->acts[i], p->saved[b], grad, d->grads[b], p->work));
   }
-  for (size_t b = w->rows_begin; b < w->rows_end; b++)
-    test_ok(c->scatter(c->ctx, b, micro, grad, d->grads[b]));
+  scatter(d, micro, grad);
   free(dx);
   free(grad);
 }

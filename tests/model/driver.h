@@ -31,6 +31,7 @@ struct driver {
   const struct pen_compute *compute;
   void **weights; /* [n_blocks] */
   float **grads;  /* [n_blocks], accumulated over calls of driver_train */
+  void *kept;     /* what one call of forward leaves to the next */
   float *logits;  /* of the last micro-batch; [rows, vocab_size] */
 };
 

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <math.h>
 
+#include "src/model/compute.h"
 #include "tests/model/driver.h"
 
 enum { VOCAB = 101, PADDED = 128, MAX_TOKENS = 80, LONG = 70 };
@@ -109,7 +110,7 @@ static void test_last_logits(void **state)
   driver_close(&last);
 }
 
-/* finish and finish_rows agree, and count what is not finite. */
+/* What is not finite is counted, in stored values. */
 static void test_finish(void **state)
 {
   struct driver d;
@@ -118,30 +119,77 @@ static void test_finish(void **state)
   size_t block = d.workload->body_begin;
   size_t n = d.workload->blocks[block].elems;
   size_t chunks = (n + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS;
-  float *grad = calloc(n, sizeof *grad), *extra = calloc(n, sizeof *extra);
-  uint16_t *a = malloc(n * 2), *b = malloc(n * 2);
-  double *sum_a = malloc(chunks * sizeof *sum_a);
-  double *sum_b = malloc(chunks * sizeof *sum_b);
-  uint64_t bad_a = 7, bad_b = 9;
-  struct pen_finish_result ra = {sum_a, &bad_a}, rb = {sum_b, &bad_b};
+  float *grad = calloc(n, sizeof *grad);
+  uint16_t *stored = malloc(n * 2);
+  double *sums = malloc(chunks * sizeof *sums);
+  uint64_t bad = 7;
+  struct pen_finish_result result = {sums, &bad};
   for (size_t i = 0; i < n; i++)
-    grad[i] = (float)i, extra[i] = 0.5f;
+    grad[i] = (float)i + 0.5f;
   grad[n - 1] = NAN;
-  extra[3] = INFINITY;
-  test_ok(d.compute->finish(d.compute->ctx, block, grad, extra, a, &ra));
-  test_ok(d.compute->finish_rows(d.compute->ctx, block, grad, extra, b, &rb));
-  assert_int_equal(bad_a, 2);
-  assert_int_equal(bad_b, 2);
-  assert_memory_equal(a, b, n * 2);
-  assert_memory_equal(sum_a, sum_b, chunks * sizeof *sum_a);
-  assert_int_equal(a[1], 0x3fc0); /* 1.5 */
+  grad[3] = INFINITY;
+  test_ok(d.compute->finish(d.compute->ctx, block, grad, stored, &result));
+  assert_int_equal(bad, 2);
+  assert_int_equal(stored[1], 0x3fc0); /* 1.5 */
   free(grad);
-  free(extra);
-  free(a);
-  free(b);
-  free(sum_a);
-  free(sum_b);
+  free(stored);
+  free(sums);
   driver_close(&d);
+}
+
+/* A block of embedding and head: what keep_rows and finish_rows store is the
+ * whole sum of both, rounded once, with its norm; and without a head's part the
+ * rows alone. */
+static void rows_are_added(bool has_head)
+{
+  struct driver d;
+  struct driver_options o = options_of(PEN_ELEM_BF16, VOCAB);
+  open_llama(&d, &o);
+  const struct pen_compute *c = d.compute;
+  const struct pen_compute_rows *rows = &d.model->rows;
+  set_two(&d, 3);
+  size_t dim = d.model->params->config.hidden_size, taken = 0;
+  float *sums = malloc(d.workload->rows_bytes);
+  float *kept = malloc(d.workload->rows_bytes);
+  for (size_t i = 0; i < rows->n * dim; i++)
+    sums[i] = ldexpf((float)(i % 251) - 100, -12);
+  for (size_t b = d.workload->rows_begin; b < d.workload->rows_end; b++) {
+    const struct pen_param_block *info = &d.model->params->infos[b];
+    size_t n = d.workload->blocks[b].elems;
+    float *grad = malloc(n * sizeof *grad);
+    uint16_t *got = malloc(n * 2), *want = malloc(n * 2);
+    double sum, want_sum;
+    uint64_t bad = 7, want_bad = 9;
+    assert_true(n <= PEN_NORM_CHUNK_ELEMS);
+    for (size_t k = 0; k < n; k++)
+      grad[k] = has_head ? ldexpf((float)(k % 127) - 60, -5) : 0;
+    if (has_head)
+      test_ok(c->keep_rows(c->ctx, b, grad, got, kept));
+    test_ok(c->finish_rows(c->ctx, b, sums, has_head ? kept : NULL, got,
+                           &(struct pen_finish_result){&sum, &bad}));
+    for (size_t i = 0; i < rows->n; i++)
+      if (rows->ids[i] - info->row_begin < info->rows)
+        for (size_t k = 0; k < dim; k++, taken++)
+          grad[(rows->ids[i] - info->row_begin) * dim + k] += sums[i * dim + k];
+    test_ok(c->finish(c->ctx, b, grad, want,
+                      &(struct pen_finish_result){&want_sum, &want_bad}));
+    assert_memory_equal(got, want, n * 2);
+    assert_true(sum == want_sum && sum > 0);
+    assert_true(bad == 0 && want_bad == 0);
+    free(grad);
+    free(got);
+    free(want);
+  }
+  assert_int_equal(taken, rows->n * dim);
+  free(sums);
+  free(kept);
+  driver_close(&d);
+}
+
+static void test_rows(void **state)
+{
+  rows_are_added(true);
+  rows_are_added(false);
 }
 
 static void test_batches_refused(void **state)
@@ -217,6 +265,7 @@ int main(void)
       cmocka_unit_test(test_documents_apart),
       cmocka_unit_test(test_last_logits),
       cmocka_unit_test(test_finish),
+      cmocka_unit_test(test_rows),
       cmocka_unit_test(test_batches_refused),
       cmocka_unit_test(test_host_bytes),
   };

@@ -147,6 +147,18 @@ static void state_by_element(const struct runs *t, float *out)
   }
 }
 
+static bool step_is_done(struct runs *t, const struct pen_shape *shape,
+                         const struct pen_run_update *update,
+                         struct pen_run_result *r)
+{
+  int rc = t->outcome->failed ? 0 : pen_run_step(t->run, shape, update, r);
+  if (!t->may_fail)
+    test_ok(rc);
+  pen_error_clear();
+  t->outcome->failed |= rc < 0;
+  return !t->outcome->failed;
+}
+
 static bool is_poisoned(const struct runs_course *c, int step)
 {
   return step == c->poison_step ||
@@ -163,7 +175,7 @@ static void count_outcome(struct runs *t, const struct pen_run_update *update)
   t->outcome->n_discarded += !update->apply;
 }
 
-static void train_step(struct runs *t, int step, struct pen_run_update *update)
+static bool train_step(struct runs *t, int step, struct pen_run_update *update)
 {
   struct pen_adamw_hyper hyper = {0.05, 0.9, 0.95, 1e-8, 0.5};
   struct runs_outcome *o = t->outcome;
@@ -176,7 +188,8 @@ static void train_step(struct runs *t, int step, struct pen_run_update *update)
   update->guess_number = update->number + 1;
   test_ok(pen_adamw_params_init(&hyper, update->guess_number, 1,
                                 &update->guess));
-  test_ok(pen_run_step(t->run, &shape, update, &r));
+  if (!step_is_done(t, &shape, update, &r))
+    return false;
   o->losses[step] = r.loss_sum;
   o->nonfinite += r.nonfinite;
   update->apply = r.nonfinite == 0;
@@ -188,6 +201,7 @@ static void train_step(struct runs *t, int step, struct pen_run_update *update)
     test_ok(pen_adamw_params_init(&hyper, update->number, factor,
                                   &update->params));
   count_outcome(t, update);
+  return true;
 }
 
 static void train(struct runs *t)
@@ -200,19 +214,22 @@ static void train(struct runs *t)
   int every = t->course.drain_every;
   o->n_steps = t->course.n_steps;
   for (int step = 0; step < o->n_steps; step++) {
-    train_step(t, step, &update);
+    if (!train_step(t, step, &update))
+      return;
     if (step % 3 == 1) {
       struct pen_shape eval = {PEN_STEP_EVAL, 1 + (size_t)step % 2, 16, false,
                                false};
-      test_ok(pen_run_step(t->run, &eval, &update, &r));
+      if (!step_is_done(t, &eval, &update, &r))
+        return;
       o->losses[RUNS_STEPS_MAX + step] = r.loss_sum;
     }
-    if (every && step % every == every - 1)
-      test_ok(pen_run_step(t->run, &drain, &update, &r));
+    if (every && step % every == every - 1 &&
+        !step_is_done(t, &drain, &update, &r))
+      return;
   }
-  test_ok(pen_run_step(t->run, &drain, &update, &r));
-  test_ok(pen_run_step(t->run, &logits, &update, &r));
-  collect_store_tiles(t);
+  if (step_is_done(t, &drain, &update, &r) &&
+      step_is_done(t, &logits, &update, &r))
+    collect_store_tiles(t);
 }
 
 void runs_done(struct runs *t)
@@ -249,6 +266,7 @@ struct runs_outcome *runs_of(const struct pen_placement *p, enum toy_kind kind,
   struct runs t = {.dir = test_tmp("store")};
   runs_init(&t, p, kind, threads, nodes, on);
   t.course = *course;
+  t.may_fail = on && on->may_fail;
   train(&t);
   memcpy(t.outcome->logits, pen_run_logits(t.run), 3 * 16 * 3 * sizeof(float));
   float *by_element = calloc(3 * t.outcome->n_state, sizeof *by_element);
@@ -281,6 +299,10 @@ bool runs_same(const struct runs_outcome *got, const struct runs_outcome *want,
                char *text, size_t bytes)
 {
   double bad_got = (double)got->nonfinite, bad_want = (double)want->nonfinite;
+  if (got->failed != want->failed) {
+    snprintf(text, bytes, "a step failed");
+    return false;
+  }
   size_t f = sizeof(float), d = sizeof(double);
   return same("loss", got->losses, want->losses, 2 * RUNS_STEPS_MAX, d, text,
               bytes) &&

@@ -27,6 +27,7 @@ struct runs_outcome {
   size_t n_state;
   float *weights;
   uint64_t nonfinite;
+  bool failed;
   float logits[TOY_MICROS_MAX * 16 * 3];
   size_t n_stood, n_redone, n_discarded; /* steps with early updates */
 };
@@ -36,6 +37,7 @@ struct runs_on {
   const struct pen_device *device;
   /* Makes compute's calls run on the device. */
   void (*wrap)(struct pen_compute *compute);
+  bool may_fail; /* a step that fails ends the training: `failed` */
 };
 
 struct runs {
@@ -48,6 +50,7 @@ struct runs {
   struct pen_pool *pool;
   struct pen_run *run;
   struct runs_outcome *outcome;
+  bool may_fail;
   const char *dir;
   size_t threads;
   struct runs_course course;

@@ -42,18 +42,19 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   return 0;
 }
 
-static int scatter(void *ctx, size_t block, size_t micro, const void *d,
-                   float *grad)
+/* A step's rows are all there are, in their own order. */
+static size_t first_of_rows(const struct toy *toy, size_t block)
+{
+  return (block - toy->workload.rows_begin) * ROWS_PER_BLOCK * WIDTH;
+}
+
+static int scatter(void *ctx, size_t micro, const void *d, float *sums)
 {
   struct toy *toy = ctx;
-  size_t first = (block - toy->workload.rows_begin) * ROWS_PER_BLOCK;
-  for (size_t t = 0; t < TOKENS; t++) {
-    size_t id = id_of(toy, micro, t);
-    if (id < first || id >= first + ROWS_PER_BLOCK)
-      continue;
+  for (size_t t = 0; t < TOKENS; t++)
     for (size_t i = 0; i < WIDTH; i++)
-      grad[(id - first) * WIDTH + i] += ((const float *)d)[t * WIDTH + i];
-  }
+      sums[id_of(toy, micro, t) * WIDTH + i] +=
+          ((const float *)d)[t * WIDTH + i];
   return 0;
 }
 
@@ -214,8 +215,7 @@ static int head_logits(void *ctx, size_t block, size_t micro,
 }
 
 static int finish(void *ctx, size_t block, const float *grad,
-                  const float *extra, void *stored,
-                  struct pen_finish_result *result)
+                  void *stored, struct pen_finish_result *result)
 {
   struct toy *toy = ctx;
   float *out = stored;
@@ -223,7 +223,7 @@ static int finish(void *ctx, size_t block, const float *grad,
   for (size_t c = 0; c * PEN_NORM_CHUNK_ELEMS < n; c++)
     result->chunk_sumsq[c] = 0;
   for (size_t k = 0; k < n; k++) {
-    out[k] = extra ? grad[k] + extra[k] : grad[k];
+    out[k] = grad[k];
     if (isfinite(out[k]))
       result->chunk_sumsq[k / PEN_NORM_CHUNK_ELEMS] += (double)out[k] * out[k];
     else
@@ -231,6 +231,27 @@ static int finish(void *ctx, size_t block, const float *grad,
   }
   *result->nonfinite = nonfinite;
   return 0;
+}
+
+static int keep_rows(void *ctx, size_t block, const float *grad, void *stored,
+                     float *kept)
+{
+  struct toy *toy = ctx;
+  size_t bytes = toy->blocks[block].elems * sizeof *grad;
+  memcpy(stored, grad, bytes);
+  memcpy(kept + first_of_rows(toy, block), grad, bytes);
+  return 0;
+}
+
+static int finish_rows(void *ctx, size_t block, const float *sums, float *kept,
+                       void *stored, struct pen_finish_result *result)
+{
+  struct toy *toy = ctx;
+  float *out = stored;
+  size_t first = first_of_rows(toy, block);
+  for (size_t k = 0; k < toy->blocks[block].elems; k++)
+    out[k] = kept ? kept[first + k] + sums[first + k] : sums[first + k];
+  return finish(ctx, block, stored, stored, result);
 }
 
 static int update(void *ctx, size_t block, const struct pen_adamw_params *params,
@@ -264,8 +285,9 @@ static void set_compute(struct toy *toy)
       .head_end = head_end,
       .head_logits = head_logits,
       .scatter = scatter,
+      .keep_rows = keep_rows,
       .finish = finish,
-      .finish_rows = finish,
+      .finish_rows = finish_rows,
       .update = update};
 }
 
@@ -319,6 +341,7 @@ void toy_init(struct toy *toy, enum toy_kind kind, size_t n_micros_max)
   w->stats_bytes = TOKENS * sizeof(float);
   w->work_bytes = 2 * ACT * sizeof(float);
   w->inputs_bytes = TOKENS * sizeof(float);
+  w->rows_bytes = n_rows(toy) * WIDTH * sizeof(float);
   for (size_t t = 0; t < TOKENS; t++)
     toy->tables[t] = 0.001f * (float)(t * t % 11);
   w->tables = toy->tables;

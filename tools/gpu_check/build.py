@@ -19,7 +19,7 @@ FACTS = {
     "disk": ["df", "-h", "."],
     "torch": [sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda)"],
 }
-CUBLAS = ("cublas_v2.h", "cublas_api.h", "cublasLt.h")
+CUBLAS = ("cublasLt.h", "cublas_api.h")
 
 
 def machine(check):
@@ -67,7 +67,7 @@ def toolkit_of(check):
         raise Failed("there is no nvcc here: not in CUDA_PATH, not in /usr/local/cuda, not in PATH")
     for root in roots:
         if os.path.exists(os.path.join(root, "include", CUBLAS[0])) and \
-                os.path.exists(os.path.join(root, "lib64", "libcublas.so")):
+                os.path.exists(os.path.join(root, "lib64", "libcublasLt.so")):
             return root
     packages = [path for entry in sys.path for path in glob.glob(os.path.join(entry, "nvidia", "**", CUBLAS[0]),
                                                                  recursive=True)]

@@ -146,8 +146,27 @@ def killed_and_resumed(check):
     return {"losses": resumed["losses"]}
 
 
+def same_text(check):
+    """Ids drawn from the device's logits are the host's, wherever weights lie: fp32 differs in the last bits alone."""
+    model = make_model(check, "small", base_config(**shape(check)))
+    drive = os.path.join(check.work, "text.drive")
+    words = ["generate", "--model", model, "--dtype", "fp32", "--prompt", "where bytes lie", "--max-new-tokens", "60",
+             "--seed", "3", "-o", "json", "--device", check.options.device]
+    ids = {}
+    for name, more in (("host", ("--backend", "host")), ("device", ("--backend", "cuda")),
+                       ("RAM", ("--backend", "cuda", "--offload-params", "cpu", "--weight-slots", "1")),
+                       ("drive", ("--backend", "cuda", "--offload-params", "nvme", "--nvme-path", drive))):
+        keep = words if "cuda" in more else words[:-2]
+        done = check.run([check.penstock, *keep, *more], 200)
+        ids[name] = json.loads(done.output[done.output.index("{"):done.output.rindex("}") + 1])["ids"]
+    if differ := [name for name in ids if ids[name] != ids["host"]]:
+        raise Failed(f"other tokens than the host's from {', '.join(differ)}: {ids}")
+    return {"ids": ids["host"]}
+
+
 ITEMS = [Item("bf16-bits", 90, "every placement and a second run in bf16, bit for bit", same_everywhere("bf16")),
          Item("fp32-bits", 90, "the same in fp32", same_everywhere("fp32")),
          Item("bf16-near", 60, "losses of the device and of the CPU, bf16", near_the_host("bf16", 5e-3)),
          Item("fp32-near", 60, "the same in fp32", near_the_host("fp32", 1e-5)),
+         Item("text", 60, "generated tokens of the device and of the CPU, fp32", same_text),
          Item("resume", 60, "killed and resumed as straight through", killed_and_resumed)]

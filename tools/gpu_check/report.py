@@ -1,7 +1,9 @@
 """report.md: what the stages found, for people."""
+from . import shapes
 from .common import STAGE_NAMES
 
 GOAL_RESIDENT, GOAL_TAX, GOAL_SIMULATOR = 0.60, 0.10, 0.10
+GOAL_TAX_FROM = 1.2  # times T*
 
 
 def number(value, digits=3):
@@ -51,15 +53,44 @@ def ceilings(check):
     return table(("ceiling", "median", "", "least", "most"), rows)
 
 
-def tax(found, name, result):
-    """How much longer than with everything, or with as much as fits, on the device."""
+def tax(found, name):
+    """(share, of which place): how much longer than with everything, or with as much as fits, on the device."""
     model, size = name.partition("-")[0], name.rpartition("-")[2]
     for near in ("resident", "state-in-ram"):
         if name == f"{model}-{near}-{size}":
             break
         if base := found.get(f"{model}-{near}-{size}", {}).get("seconds"):
-            return f"{percent(result['seconds'] / base - 1)} of {near}"
-    return ""
+            return found[name]["seconds"] / base - 1, near
+    return None, ""
+
+
+def recomputes(result):
+    return not any(", 0 of " in line and "blocks recompute" in line for line in result.get("placement", []))
+
+
+def goals(check):
+    """What was wished for, and whether it is so: of every run that it is about."""
+    found = {name: r for name, r in check.results("step").items() if "tokens_per_s" in r}
+    rows = []
+
+    def judge(goal, name, is_met, measured):
+        rows.append((goal, name, measured, "met" if is_met else "MISSED"))
+
+    for name in ("7b-resident-64k", "7b-state-in-ram-64k"):
+        if name in found and (mfu := found[name]["mfu_of_data_sheet"]) is not None:
+            judge(f"MFU at least {percent(GOAL_RESIDENT)} without recompute", name,
+                  mfu >= GOAL_RESIDENT and not recomputes(found[name]),
+                  percent(mfu) + (", recomputing" if recomputes(found[name]) else ""))
+    for name, result in found.items():
+        share, near = tax(found, name)
+        tokens = shapes.tokens_of(check, name.rpartition("-")[2])
+        if share is not None and tokens >= GOAL_TAX_FROM * result["hiding_tokens"]:
+            judge(f"at most {percent(GOAL_TAX)} longer than {near}", name, share <= GOAL_TAX, percent(share))
+        if plan := result.get("simulated"):
+            ratio = result["seconds"] / plan["seconds"]
+            judge(f"within {percent(GOAL_SIMULATOR)} of simulated", name, abs(ratio - 1) <= GOAL_SIMULATOR,
+                  f"{number(ratio)} times")
+    return table(("goal", "run", "measured", ""), rows)
 
 
 def steps(check):
@@ -69,18 +100,19 @@ def steps(check):
         if "tokens_per_s" not in r:
             continue
         plan, exposed = r.get("simulated") or {}, r.get("exposed_seconds") or {}
+        share, near = tax(found, name)
         rows.append((name, number(r["seconds"], 4), number(r["tokens_per_s"], 4), percent(r["mfu_of_data_sheet"]),
                      percent(r["mfu_of_measured_products"]), r["bound_told"],
                      f"{percent(plan['bound_seconds'] / r['seconds'])} ({plan['bound']})" if plan else "",
-                     number(r["seconds"] / plan["seconds"], 3) if plan else "", tax(found, name, r),
+                     number(r["seconds"] / plan["seconds"], 3) if plan else "",
+                     f"{percent(share)} of {near}" if near else "",
                      number(r["hiding_tokens"], 2) if r["hiding_tokens"] else "", number(exposed.get("update"), 2),
                      f"{gib(r['device_bytes'])} / {gib(r['planned_bytes'].get('device'))}",
                      f"{gib(r['host_bytes'])} / {gib(r['planned_bytes'].get('host'))}"))
     notes = ["", "MFU is 6NT over the time, N without the embedding's table and with the head, by the data sheet's and by the "
              "measured bf16 products. T*: tokens from which on the ceilings let everything hide. Exposed: seconds a step in which "
              "the update lane worked and compute did not. Bytes in GiB, peak over planned.",
-             f"Goals: resident MFU at least {percent(GOAL_RESIDENT)}, tax at most {percent(GOAL_TAX)} from 1.2 T* tokens on, "
-             f"measured within {percent(GOAL_SIMULATOR)} of simulated."] if rows else []
+             f"The tax counts from {GOAL_TAX_FROM} T* tokens a step on."] if rows else []
     return table(("run", "s/step", "tokens/s", "MFU", "of products", "lane", "bound's share", "measured/simulated", "tax", "T*",
                   "exposed s", "device", "host"), rows) + notes
 
@@ -101,7 +133,7 @@ def peers(check):
 def text(check):
     device = check.results("build").get("device", {}).get("device", "no device was opened")
     lines = ["# gpu-check", "", device + (" (a rehearsal: nothing here is a measurement)" if check.fake else "")]
-    for part in (states, kernels, ceilings, steps, peers):
+    for part in (states, kernels, ceilings, steps, goals, peers):
         lines += part(check)
     return "\n".join(lines) + "\n"
 

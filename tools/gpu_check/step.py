@@ -4,7 +4,7 @@ import os
 import shutil
 
 from . import shapes
-from .common import Failed, Item
+from .common import Absent, Failed, Item
 from .promises import make_model, write_tokens
 from .shapes import TIMED, WARM_UP
 from .watch import Watch, exposed
@@ -16,10 +16,11 @@ PLACES = {
     "ram": ("--offload-optimizer", "cpu", "--offload-params", "cpu"),
     "disk": ("--offload-optimizer", "nvme", "--offload-params", "cpu", "--durability", "none", "--nvme-path", "DRIVE"),
 }
-RUNS = [("1.5b", "resident"), ("1.5b", "state-in-ram"), ("1.5b", "ram"), ("7b", "state-in-ram"), ("7b", "ram"),
-        ("1.5b", "disk")]
+RUNS = [("1.5b", "resident"), ("1.5b", "state-in-ram"), ("1.5b", "ram"), ("7b", "resident"), ("7b", "state-in-ram"),
+        ("7b", "ram"), ("1.5b", "disk")]
 TRACED = "16k"  # with a timeline, for which a run must end by itself
 SECONDS = {"1.5b": 45, "7b": 130}  # a run, loading included
+DOES_NOT_FIT = 3  # penstock's exit code
 
 
 def drive(check):
@@ -118,7 +119,9 @@ def run(name, place, size):
         done = check.run([check.penstock, "train", *words, "--data", tokens, "--output-dir", output, "--max-steps",
                           steps, "--learning-rate", "1e-5", "--backend", "cuda", "--device", check.options.device,
                           "--state-after-run", "discard", *(("--trace", trace) if traced else ())], 400,
-                         while_it_runs=watch)
+                         ok=(0, DOES_NOT_FIT), while_it_runs=watch)
+        if done.status == DOES_NOT_FIT:
+            raise Absent(done.output.strip().splitlines()[-1][:300])
         seconds = [line["step_seconds"] for line in watch.lines()[WARM_UP:]]
         losses = [line["loss"] for line in watch.lines()]
         check_losses(check, name, size, losses)

@@ -160,16 +160,53 @@ ARRAYS(attention_backward, IN(FIRST_KEYS, s->tokens, 0, 0),
        IN(ELEMS, wide(s), -1, 1), OUT(ELEMS, s->tokens * qkv(s)))
 
 /* Of outputs that are made first, as backward needs them. */
-static void attention_backward(const struct case_shape *s, const struct pen_ops *ops,
-                               struct pen_stream *stream, void *const *at)
+static void both_ways(const struct case_shape *s, const struct pen_ops *ops,
+                      struct pen_stream *stream, float softcap, void *const *at)
 {
   struct pen_attention a = attention_shape(s, at[0]);
+  a.softcap = softcap;
   void *q = at[1], *k = column(ops, q, s->heads * s->dim);
   void *v = column(ops, q, (s->heads + s->kv_heads) * s->dim);
   ops->attention(stream, &a, q, k, v, at[2], at[3]);
   ops->attention_backward(stream, &a, q, k, v, at[2], at[3], at[5], at[4], at[6],
                           column(ops, at[6], s->heads * s->dim),
                           column(ops, at[6], (s->heads + s->kv_heads) * s->dim));
+}
+
+static void attention_backward(const struct case_shape *s, const struct pen_ops *ops,
+                               struct pen_stream *stream, void *const *at)
+{
+  both_ways(s, ops, stream, 0, at);
+}
+
+static void attention_capped(const struct case_shape *s, const struct pen_ops *ops,
+                             struct pen_stream *stream, void *const *at)
+{
+  both_ways(s, ops, stream, 1.5f, at);
+}
+
+/* Each backend has an order of its own in the cache. */
+ARRAYS(attention_cached, IN(ELEMS, s->tokens * qkv(s), -1, 1), OUT(ELEMS, wide(s)),
+       WORK(pen_attention_cache_elems(s->tokens, s->kv_heads, s->dim)),
+       WORK(pen_attention_cache_elems(s->tokens, s->kv_heads, s->dim)))
+
+/* A document in two pieces. */
+static void attention_cached(const struct case_shape *s, const struct pen_ops *ops,
+                             struct pen_stream *stream, void *const *at)
+{
+  size_t half = (s->tokens + 1) / 2, wide_ld = s->heads * s->dim;
+  for (size_t first = 0; first < s->tokens; first += half) {
+    size_t n = s->tokens - first < half ? s->tokens - first : half;
+    struct pen_attention_cache c = {
+        .tokens = n, .heads = s->heads, .kv_heads = s->kv_heads, .dim = s->dim,
+        .scale = 0.125f, .softcap = 1.5f, .first = first, .capacity = s->tokens,
+        .window = s->tokens / 3, .ldq = qkv(s), .ldk = qkv(s), .ldv = qkv(s),
+        .ldo = wide_ld};
+    void *q = column(ops, at[0], first * qkv(s));
+    ops->attention_cached(stream, &c, q, column(ops, q, wide_ld),
+                          column(ops, q, wide_ld + s->kv_heads * s->dim), at[2],
+                          at[3], column(ops, at[1], first * wide_ld));
+  }
 }
 
 ARRAYS(glu, IN(ELEMS, 2 * flat(s), -3, 3), OUT(ELEMS, flat(s)), OUT(ELEMS, flat(s)))
@@ -252,15 +289,13 @@ static void xent(const struct case_shape *s, const struct pen_ops *ops,
   ops->xent_backward(stream, &shape, at[2], at[1], at[4]);
 }
 
-ARRAYS(gradient_finish, IN(FLOATS, flat(s), -1, 1), IN(FLOATS, flat(s), -1, 1),
-       OUT(ELEMS, flat(s)), OUT(DOUBLES, (flat(s) + 4095) / 4096),
+ARRAYS(gradient_finish, IN(FLOATS, flat(s), -1, 1), OUT(ELEMS, flat(s)), OUT(DOUBLES, (flat(s) + 4095) / 4096),
        OUT(COUNTS, 1))
 
 static void gradient_finish(const struct case_shape *s, const struct pen_ops *ops,
                             struct pen_stream *stream, void *const *at)
 {
-  ops->gradient_finish(stream, s->tokens * s->cols, 4096, at[0], at[1], at[2], at[3],
-                       at[4]);
+  ops->gradient_finish(stream, s->tokens * s->cols, 4096, at[0], at[1], at[2], at[3]);
 }
 
 
@@ -278,6 +313,42 @@ static void adamw(const struct case_shape *s, const struct pen_ops *ops,
   ops->adamw(stream, &params, false, n - half, (float *)at[1] + half,
              (float *)at[2] + half, (float *)at[3] + half,
              column(ops, at[0], half), column(ops, at[4], half));
+}
+
+static size_t n_experts(const struct case_shape *s)
+{
+  return 2 + s->cols % 30;
+}
+
+ARRAYS(route, IN(FLOATS, s->tokens * n_experts(s), -3, 3), OUT(IDS, n_experts(s)),
+       OUT(IDS, 2 * s->tokens), OUT(IDS, 2 * s->tokens), OUT(IDS, 2 * s->tokens),
+       OUT(FLOATS, 2 * s->tokens), OUT(FLOATS, s->tokens * n_experts(s)),
+       INOUT(FLOATS, 2 * n_experts(s)), IN(FLOATS, 2 * s->tokens, -1, 1),
+       OUT(ELEMS, s->tokens * n_experts(s)), INOUT(DOUBLES, 1))
+
+static void route(const struct case_shape *s, const struct pen_ops *ops,
+                  struct pen_stream *stream, void *const *at)
+{
+  struct pen_routing r = {.tokens = s->tokens, .experts = n_experts(s), .per_token = 2,
+                          .normalise = s->tokens % 2, .counts = at[1], .rows = at[2],
+                          .places = at[3], .chosen = at[4], .weights = at[5],
+                          .probs = at[6]};
+  ops->route(stream, &r, at[0], at[7]);
+  ops->route_backward(stream, &r, at[8], at[7], 0.25f, at[9]);
+  ops->route_balance(stream, r.experts, at[7], 0.5f, at[10]);
+}
+
+ARRAYS(experts, IN(NUMBERS, s->tokens, 0, 0), IN(FLOATS, s->tokens, -1, 1),
+       IN(FLOATS, flat(s), -1, 1), INOUT(FLOATS, flat(s)), IN(FLOATS, flat(s), -1, 1),
+       INOUT(ELEMS, flat(s)), OUT(ELEMS, flat(s)), OUT(FLOATS, s->tokens))
+
+static void experts(const struct case_shape *s, const struct pen_ops *ops,
+                    struct pen_stream *stream, void *const *at)
+{
+  struct pen_expert_rows e = {.n = s->tokens, .dim = s->cols, .rows = at[0],
+                              .places = at[0], .weights = at[1]};
+  ops->expert_add(stream, &e, at[2], at[3]);
+  ops->expert_weigh(stream, &e, at[4], at[5], at[6], at[7]);
 }
 
 static double gemm_flops(const struct case_shape *s)
@@ -311,6 +382,9 @@ const struct op_case op_cases[] = {
     CASE(rope, 0, 0, NULL),
     CASE(attention, 3e-5, 2e-2, attention_flops),
     CASE(attention_backward, 1e-4, 3e-2, attention_backward_flops),
+    {"attention_capped", attention_backward_arrays, attention_capped, 1e-4, 3e-2,
+     attention_backward_flops},
+    CASE(attention_cached, 3e-5, 2e-2, NULL),
     CASE(glu, 3e-6, 8e-3, NULL),
     CASE(glu_backward, 3e-6, 8e-3, NULL),
     CASE(softcap, 3e-6, 8e-3, NULL),
@@ -320,5 +394,7 @@ const struct op_case op_cases[] = {
     CASE(xent, 3e-5, 8e-3, NULL),
     CASE(gradient_finish, 0, 0, NULL),
     CASE(adamw, 0, 0, NULL),
+    CASE(route, 0, 0, NULL),
+    CASE(experts, 3e-5, 8e-3, NULL),
     {NULL, NULL, NULL, 0, 0, NULL},
 };

@@ -13,7 +13,10 @@ struct case_shape {
 };
 
 /* What an array holds; E is the table's element type. */
-enum case_holds { FLOATS, ELEMS, IDS, TARGETS, FIRST_KEYS, DOUBLES, COUNTS };
+enum case_holds {
+  FLOATS, ELEMS, IDS, TARGETS, FIRST_KEYS, DOUBLES, COUNTS,
+  NUMBERS /* 0, 1, 2 ... */
+};
 
 struct case_array {
   enum case_holds holds;

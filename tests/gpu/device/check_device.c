@@ -110,7 +110,11 @@ static void fill(const struct trial *t, size_t i)
   for (size_t k = 0; a->read && a->holds != FIRST_KEYS && k < a->n; k++) {
     double u = pen_rng_double(seed, i, k);
     float f = a->low + (a->high - a->low) * (float)u;
-    if (a->holds == IDS || a->holds == TARGETS)
+    if (a->holds == NUMBERS)
+      ((uint32_t *)x)[k] = (uint32_t)k;
+    else if (a->holds == DOUBLES)
+      ((double *)x)[k] = (double)f;
+    else if (a->holds == IDS || a->holds == TARGETS)
       ((int32_t *)x)[k] = (int32_t)floorf(f);
     else if (a->holds == ELEMS && t->elem == PEN_ELEM_BF16)
       ((uint16_t *)x)[k] = pen_bf16_from_f32(f);

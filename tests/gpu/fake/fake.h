@@ -29,6 +29,8 @@ struct fake_settings {
   uint64_t fault;         /* PEN_FAKE_FAULT: this launch breaks the device */
   uint64_t jitter;        /* PEN_FAKE_JITTER: seed of random delays; 0: none */
   uint64_t bus;           /* PEN_FAKE_BUS: bytes per second of a copy; 0: any */
+  int algorithm; /* PEN_FAKE_ALGORITHM: of products, thought the fastest */
+  int without;   /* PEN_FAKE_WITHOUT: not offered; -1: all are */
   bool strict;            /* PEN_FAKE_STRICT: pageable copies end the program */
   /* Waits that are left out, for tests: PEN_FAKE_DROP_WAIT=ij, of stream i for
    * what was recorded in j; PEN_FAKE_DROP_SYNC=j, of the host for stream j. */

@@ -20,6 +20,8 @@ FAKE, REAL = sys.argv[2], sys.argv[3]
 CUDA = ("--backend", "cuda")
 SMALL = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 2,
          "num_key_value_heads": 1}
+GEMMA2 = {"model_type": "gemma2", "head_dim": 24, "query_pre_attn_scalar": 20, "sliding_window": 9,
+          "attn_logit_softcapping": 5.0, "final_logit_softcapping": 20.0}
 OPTIONS = ("--max-length", "16", "--gradient-accumulation-steps", "3", "--host-memory", "2GiB")
 STEPS = 3
 
@@ -65,7 +67,7 @@ def resolve(a_job, words, folder):
     return [f"{folder}/nvme" if word == "NVME" else word for word in words]
 
 
-def numbers(folder, dtype, share, **config):
+def numbers(folder, dtype, share, places=tuple(PLACEMENTS), **config):
     """Losses and norms near the host's; bits the same wherever bytes lie."""
     a_job = job(folder, "--dtype", dtype, **config)
     a_job.train(f"{folder}/host", "--backend", "host")
@@ -74,9 +76,9 @@ def numbers(folder, dtype, share, **config):
     got = losses(f"{folder}/cuda")
     near(got[0], want[0], share, "loss")
     near(got[1], want[1], 10 * share, "norm")
-    for number, (name, words) in enumerate(PLACEMENTS.items()):
+    for number, name in enumerate(places):
         output = f"{folder}/run{number}"
-        a_job.train(output, *CUDA, *resolve(a_job, words, output + ".d"), env=fake(jitter=number + 1))
+        a_job.train(output, *CUDA, *resolve(a_job, PLACEMENTS[name], output + ".d"), env=fake(jitter=number + 1))
         same_log(output, f"{folder}/cuda")
         same_weights(output, f"{folder}/cuda")
 
@@ -102,6 +104,47 @@ def experts_as_on_the_host_and_the_same_everywhere(folder):
 
 
 @test
+def caps_and_windows_as_on_the_host(folder):
+    numbers(folder, "fp32", 2e-6, ("all on a drive", "less device memory"), **GEMMA2)
+
+
+@test
+def text_as_on_the_host(folder):
+    """Logits differ in their last bits, the tokens drawn from them do not; wherever weights lie."""
+    for name, config in (("llama", {}), ("gemma2", GEMMA2)):
+        a_job = job(f"{folder}/{name}", num_hidden_layers=4, **config)
+        words = ("generate", "--model", a_job.model, "--dtype", "fp32", "-o", "json", "--prompt", "abcdefghijkl",
+                 "--max-new-tokens", "40", "--seed", "3", "--temperature", "2")
+        want = json.loads(succeed(*words, "--backend", "host").stdout)
+        assert len(want["ids"]) == 52, want
+        drive = f"{folder}/{name}-drive"
+        for number, place in enumerate(((), ("--offload-params", "cpu", "--weight-slots", "1"),
+                                        ("--offload-params", "nvme", "--nvme-path", drive))):
+            done = succeed(*words, *CUDA, *place, env=fake(jitter=number + 1))
+            assert "computing on CUDA device 0" in done.stderr, done.stderr
+            assert json.loads(done.stdout) == want, (name, place, done.stdout, want)
+        done = fail(3, "device memory", *words[:-6], *CUDA, "--max-new-tokens", "100000", "--device-memory", "40MiB",
+                    env=fake())
+        assert "keys and values of a document" in done.stderr, done.stderr
+    fail(2, "--device-memory needs --backend cuda", *words, "--device-memory", "1GiB", env=fake())
+
+
+@test
+def samples_change_nothing_of_a_run(folder):
+    """And the last one is what the finished model says."""
+    a_job = job(folder)
+    ask = ("--samples-every", "1", "--sample-prompt", "abc", "--max-new-tokens", "12")
+    a_job.train(f"{folder}/plain", *CUDA, env=fake())
+    a_job.train(f"{folder}/told", *CUDA, *ask, env=fake(jitter=1))
+    same_weights(f"{folder}/told", f"{folder}/plain")
+    samples = [line for line in log(f"{folder}/told") if "sample_ids" in line]
+    assert [line["step"] for line in samples] == [1, 2, 3], samples
+    done = succeed("generate", "--model", f"{folder}/told/model", "-o", "json", "--greedy", "--prompt", "abc",
+                   "--max-new-tokens", "12", *CUDA, env=fake())
+    assert samples[-1]["sample_ids"] == json.loads(done.stdout)["ids"], (samples, done.stdout)
+
+
+@test
 def resumed_as_straight_and_only_there(folder):
     a_job = job(folder)
     a_job.train(f"{folder}/straight", *CUDA, "--save-steps", "2", env=fake())
@@ -114,6 +157,49 @@ def resumed_as_straight_and_only_there(folder):
         fail(status, said, *a_job.args(output, *words), env=env)
     succeed(*a_job.args(output, "--resume"), env=fake())
     same_weights(output, f"{folder}/straight")
+
+
+@test
+def products_keep_their_algorithm(folder):
+    """What the library thought the fastest at the first start is what a run goes on with; what it has no
+    more is told.  The fake's algorithms sum in different orders."""
+    a_job = job(folder, "--save-steps", "1")
+    ends = []
+    for number in range(3):
+        a_job.train(f"{folder}/straight{number}", *CUDA, env=fake(algorithm=number))
+        ends.append(losses(f"{folder}/straight{number}"))
+    assert ends[0] != ends[1] != ends[2] != ends[0], ends
+    output = f"{folder}/run"
+    stopped = ("--max-steps", "1", "--lr-scheduler-type", "constant", "--warmup-steps", "0")
+    for number, others in ((0, (1, 2)), (1, (0, 2))):
+        for other in others:
+            a_job.train(f"{folder}/{number}", *stopped, *CUDA, "--overwrite", env=fake(algorithm=number))
+            a_job.train(f"{folder}/{number}-straight", *stopped, "--max-steps", "3", *CUDA, "--overwrite",
+                        env=fake(algorithm=number))
+            succeed(*a_job.args(f"{folder}/{number}", *stopped, "--max-steps", "3", "--resume"),
+                    env=fake(algorithm=other))
+            same_weights(f"{folder}/{number}", f"{folder}/{number}-straight")
+    a_job.train(output, *stopped, *CUDA, env=fake())
+    products = f"{output}/products.txt"
+    with open(products, encoding="ascii") as f:
+        told = f.read()
+    assert told.startswith("penstock products 1, ") and len(told.splitlines()) > 10, told
+    resume = (*a_job.args(output, *stopped, "--max-steps", "2", "--resume"),)
+    fail(1, ("products.txt: line 2: ", "does not offer the algorithm"), *resume, env=fake(without=0, algorithm=1))
+    for damaged, words in ((told[:-30], "checksum is wrong"), (told.replace(" 0000b1a5", " 0000b1a6", 1), "checksum"),
+                           ("", "line 1 is not"), (told.replace("products 1", "products 2"), "line 1 is not"),
+                           (None, "is missing")):
+        os.remove(products)
+        if damaged is not None:
+            with open(products, "w", encoding="ascii") as f:
+                f.write(damaged)
+        else:
+            fail(1, words, *resume, env=fake())
+            break
+        fail(1, words, *resume, env=fake())
+    with open(products, "w", encoding="ascii") as f:
+        f.write(told)
+    succeed(*resume, env=fake())
 
 
 @test
@@ -144,8 +230,8 @@ def what_is_missing_is_told(folder):
         with open(REAL, "rb") as f:
             blob = f.read()
         with open(f"{missing}/penstock-cuda.so", "wb") as f:
-            f.write(blob.replace(b"libcublas.so", b"libcubxxx.so"))
-        cases.append(({"PEN_PLUGIN_DIR": missing}, "libcubxxx.so"))
+            f.write(blob.replace(b"libcublasLt.so", b"libcubxxxxx.so"))
+        cases.append(({"PEN_PLUGIN_DIR": missing}, "libcubxxxxx.so"))
         if not os.path.exists("/dev/nvidiactl"):
             cases.append(({"PEN_PLUGIN_DIR": os.path.dirname(REAL)}, "no NVIDIA driver"))
     else:
@@ -194,7 +280,6 @@ def auto_takes_the_device(folder):
     assert "computing on CUDA device 1, Fake GPU 1" in done.stderr, done.stderr
     done = a_job.train(f"{folder}/host", "--max-steps", "1", "--gemm", "reference", env=fake())
     assert "CUDA" not in done.stderr, done.stderr
-    fail(1, "--samples-every", *a_job.args(f"{folder}/x", *CUDA, "--samples-every", "1"), env=fake())
     fail(1, "onednn", *a_job.args(f"{folder}/x", *CUDA, "--gemm", "onednn"), env=fake())
 
 

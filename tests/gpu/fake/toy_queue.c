@@ -17,7 +17,7 @@ struct call {
   struct pen_inputs in;
   const void *w, *x, *saved;
   void *y, *d, *work, *saved_out;
-  const float *stats, *sum, *extra;
+  const float *stats, *sum;
   float *stats_out, *dx, *grad;
   double *loss;
   void *routes_out, *mix_out, *balance_out;
@@ -258,15 +258,14 @@ static int head_logits(void *ctx, size_t block, size_t micro,
 static void make_finish(const struct call *c)
 {
   struct pen_finish_result result = c->finish;
-  inner.finish(inner.ctx, c->block, c->sum, c->extra, c->y, &result);
+  inner.finish(inner.ctx, c->block, c->sum, c->y, &result);
 }
 
 static int finish(void *ctx, size_t block, const float *grad,
-                  const float *extra, void *stored,
-                  struct pen_finish_result *result)
+                  void *stored, struct pen_finish_result *result)
 {
-  return put((struct call){.block = block, .sum = grad, .extra = extra,
-                           .y = stored, .finish = *result},
+  return put((struct call){.block = block, .sum = grad, .y = stored,
+                           .finish = *result},
              make_finish);
 }
 

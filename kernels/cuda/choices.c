@@ -1,0 +1,136 @@
+/* choices.c: which algorithm each shape of product takes: a table in memory, and
+ * its lines of text.
+ *
+ * Entries are added and never changed, so a shape keeps its algorithm, and a run
+ * that is resumed from the text has the bits it would have had.  Any one thread
+ * at a time.  Disadvantage: found by looking at all of them, some dozens. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "kernels/cuda/state.h"
+
+/* More than the products of a model times the powers of two of tokens. */
+#define CHOICES_MAX ((size_t)4096)
+
+const struct pen_cuda_choice *
+pen_cuda_choices_find(const struct pen_cuda *cuda,
+                      const struct pen_cuda_shape *shape)
+{
+  for (size_t i = 0; i < cuda->n_choices; i++)
+    if (memcmp(&cuda->choices[i].shape, shape, sizeof *shape) == 0)
+      return &cuda->choices[i];
+  return NULL;
+}
+
+const struct pen_cuda_choice *
+pen_cuda_choices_add(struct pen_cuda *cuda,
+                     const struct pen_cuda_choice *choice)
+{
+  if (cuda->n_choices == CHOICES_MAX)
+    return NULL;
+  cuda->choices[cuda->n_choices] = *choice;
+  return &cuda->choices[cuda->n_choices++];
+}
+
+static size_t count(const struct pen_backend *backend)
+{
+  const struct pen_cuda *cuda = backend->stream_device;
+  return cuda->n_choices;
+}
+
+static const char *elem_name(uint8_t elem)
+{
+  return elem == PEN_ELEM_BF16 ? "bf16" : "fp32";
+}
+
+#define NUMBERS "%" PRIu64 " %" PRIu64 " %" PRIu64
+
+static void write_line(const struct pen_backend *backend, size_t number,
+                       char ret_line[PEN_BACKEND_CHOICE_BYTES])
+{
+  const struct pen_cuda *cuda = backend->stream_device;
+  const struct pen_cuda_choice *c = &cuda->choices[number];
+  const struct pen_cuda_shape *s = &c->shape;
+  int at = snprintf(ret_line, PEN_BACKEND_CHOICE_BYTES,
+                    "%s %s %c%c%c " NUMBERS " " NUMBERS " %u %u %u",
+                    elem_name(s->ab_elem), elem_name(s->c_elem),
+                    s->a_trans ? 't' : 'n', s->b_trans ? 't' : 'n',
+                    s->accumulate ? '+' : '=', s->m, s->n, s->k, s->lda, s->ldb,
+                    s->ldc, s->a_align, s->b_align, s->c_align);
+  for (int i = 0; i < 8; i++)
+    at += snprintf(ret_line + at, PEN_BACKEND_CHOICE_BYTES - (size_t)at,
+                   " %016" PRIx64, c->algorithm[i]);
+}
+
+static bool parse_elem(const char *text, uint8_t *ret_elem)
+{
+  *ret_elem = strcmp(text, "bf16") == 0 ? PEN_ELEM_BF16 : PEN_ELEM_F32;
+  return strcmp(text, elem_name(*ret_elem)) == 0;
+}
+
+static bool parse(const char *line, struct pen_cuda_choice *ret_choice)
+{
+  struct pen_cuda_choice c;
+  struct pen_cuda_shape *s = &c.shape;
+  uint64_t *a = c.algorithm;
+  char ab[8], result[8], how[4];
+  int end = -1;
+  memset(&c, 0, sizeof c);
+  int n = sscanf(line,
+                 "%7s %7s %3s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+                 " %" SCNu64 " %" SCNu64 " %" SCNu8 " %" SCNu8 " %" SCNu8
+                 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+                 " %" SCNx64 " %" SCNx64 " %" SCNx64 "%n",
+                 ab, result, how, &s->m, &s->n, &s->k, &s->lda, &s->ldb,
+                 &s->ldc, &s->a_align, &s->b_align, &s->c_align, &a[0], &a[1],
+                 &a[2], &a[3], &a[4], &a[5], &a[6], &a[7], &end);
+  if (n != 20 || end < 0 || line[end] || strlen(how) != 3 ||
+      !parse_elem(ab, &s->ab_elem) || !parse_elem(result, &s->c_elem))
+    return false;
+  s->a_trans = how[0] == 't';
+  s->b_trans = how[1] == 't';
+  s->accumulate = how[2] == '+';
+  *ret_choice = c;
+  return true;
+}
+
+static int read_line(struct pen_backend *backend, const char *line)
+{
+  struct pen_cuda *cuda = backend->stream_device;
+  struct pen_cuda_choice c;
+  if (!parse(line, &c))
+    return pen_cuda_error_set(PEN_EFORMAT, "\"%.60s\" is no algorithm of a "
+                              "product", line);
+  if (!pen_cuda_products_offer(cuda, &c))
+    return pen_cuda_error_set(
+        PEN_EMISMATCH,
+        "%s on this device does not offer the algorithm that the run took for "
+        "products of %" PRIu64 " x %" PRIu64 " x %" PRIu64 " and would change "
+        "its numbers; resume it where it was started, or start another run",
+        backend->products, c.shape.m, c.shape.n, c.shape.k);
+  if (!pen_cuda_choices_find(cuda, &c.shape) && !pen_cuda_choices_add(cuda, &c))
+    return pen_cuda_error_set(PEN_EFORMAT, "more than %zu shapes of products",
+                              CHOICES_MAX);
+  return 0;
+}
+
+int pen_cuda_choices_open(struct pen_cuda *cuda)
+{
+  static const struct pen_backend_choices choices = {count, write_line,
+                                                     read_line};
+  cuda->backend.choices = &choices;
+  cuda->choices = calloc(CHOICES_MAX, sizeof *cuda->choices);
+  return cuda->choices ? 0
+                       : pen_cuda_error_set(PEN_ENOFIT,
+                                            "no memory for a table of products");
+}
+
+void pen_cuda_choices_close(struct pen_cuda *cuda)
+{
+  free(cuda->choices);
+  cuda->choices = NULL;
+  cuda->n_choices = 0;
+}
