@@ -19,22 +19,6 @@ struct state16 {
   v16 p, m, v;
 };
 
-/* Every NaN as the one that kernels store. */
-PEN_INLINE v16 state16_one_nan(v16 x)
-{
-  m16 is_nan;
-  PEN_EACH_PART is_nan.p[i_] = x.p[i_] != x.p[i_];
-  return v16_select(is_nan, v16_from_bits(w16_set1(0x7fc00000)), x);
-}
-
-/* Below the smallest normal it is 0. */
-PEN_INLINE v16 state16_moment(v16 x)
-{
-  w16 bits = w16_bits(x);
-  w16 tiny = w16_less1(w16_and1(bits, PEN_MAGNITUDE), 0x00800000);
-  return state16_one_nan(v16_from_bits(w16_select(tiny, w16_set1(0), bits)));
-}
-
 /* An update's constants, taken out of memory once: what is stored might else have
  * changed them. */
 struct state16_job {
@@ -43,6 +27,7 @@ struct state16_job {
   const uint16_t *grad;
   uint64_t key, first;
   float decay1;
+  w16 multiples; /* of the first multiplier: 0, 1, .. 15 times */
 };
 
 PEN_INLINE struct state16_job state16_job_of(const struct pen_state_update *u)
@@ -61,7 +46,8 @@ PEN_INLINE struct state16_job state16_job_of(const struct pen_state_update *u)
       .grad = u->grad,
       .key = u->key,
       .first = u->first,
-      .decay1 = c->decay};
+      .decay1 = c->decay,
+      .multiples = w16_mul1(w16_count(0), 0x9e3779b1u)};
 }
 
 /* Of elements i .. i + 15, where decay begins or ends among them: seldom. */
@@ -89,13 +75,13 @@ PEN_INLINE struct state16 state16_step(const struct state16_job *c, size_t i,
                                        struct state16 s)
 {
   v16 g = v16_mul(c->factor, w16_load_bf16(c->grad + i));
-  v16 m = state16_moment(
+  v16 m = w16_one_nan_no_denormal(
       v16_add(s.m, v16_mul(c->one_minus_beta1, v16_sub(g, s.m))));
-  v16 v = state16_moment(v16_add(
+  v16 v = w16_one_nan_no_denormal(v16_add(
       v16_mul(c->beta2, s.v), v16_mul(v16_mul(c->one_minus_beta2, g), g)));
   v16 step =
       v16_mul(c->step_size, v16_div(m, v16_add(v16_sqrt(v), c->eps)));
-  v16 p = state16_one_nan(v16_sub(v16_mul(state16_decay(c, i), s.p),
+  v16 p = w16_one_nan(v16_sub(v16_mul(state16_decay(c, i), s.p),
                                   v16_add(step, v16_set1(0))));
   return (struct state16){p, m, v};
 }
@@ -106,12 +92,6 @@ PEN_INLINE w16 state16_half(w16 p)
   return w16_right1(w16_add1(p, 0x8000), 16);
 }
 
-/* A master weight again, from its half and its lower 16 bits. */
-PEN_INLINE w16 state16_join(w16 half, w16 low)
-{
-  return w16_or(w16_left1(w16_sub(half, w16_right1(low, 15)), 16), low);
-}
-
 /* 32 random bits each for elements i .. i + 15: a function of the update's key
  * and the element's number in its block.  Two rounds of multiplication and
  * shifts with the constants of C. Wellons, "Hash Prospector" (2018), the key's
@@ -119,19 +99,26 @@ PEN_INLINE w16 state16_join(w16 half, w16 low)
 PEN_INLINE w16 state16_random(const struct state16_job *c, size_t i)
 {
   uint64_t number = c->first + i;
-  uint32_t before = (uint32_t)c->key + (uint32_t)(number >> 32) * 0x85ebca6bu;
-  w16 x = w16_add1(w16_mul1(w16_count((uint32_t)number), 0x9e3779b1u), before);
+  uint32_t begin = (uint32_t)number * 0x9e3779b1u + (uint32_t)c->key +
+                   (uint32_t)(number >> 32) * 0x85ebca6bu;
+  w16 x = w16_add1(c->multiples, begin);
   x = w16_mul1(w16_xor(x, w16_right1(x, 16)), 0x21f0aaadu);
   x = w16_xor1(w16_xor(x, w16_right1(x, 15)), (uint32_t)(c->key >> 32));
   x = w16_mul1(x, 0x735a2d97u);
   return w16_xor(x, w16_right1(x, 15));
 }
 
+/* Has a finite number become none, or was it none? */
+#define STATE16_NONE(bits) w16_any(bits, 0x7f800000, 0x7f800000)
+
 /* x with `add` added below the bits that stay: whether the last of these rises.
  * A finite number stays finite, and what is not stays what it is. */
 PEN_INLINE w16 state16_raise(v16 x, w16 add)
 {
-  w16 bits = w16_bits(x), magnitude = w16_and1(bits, PEN_MAGNITUDE);
+  w16 bits = w16_bits(x), sum = w16_add(bits, add);
+  if (__builtin_expect(!STATE16_NONE(sum), 1))
+    return sum;
+  w16 magnitude = w16_and1(bits, PEN_MAGNITUDE);
   w16 raised = w16_min(w16_add(magnitude, add), w16_set1(PEN_LARGEST));
   return w16_or(w16_and1(bits, ~PEN_MAGNITUDE), w16_max(raised, magnitude));
 }

@@ -16,28 +16,21 @@ static struct bf16 arrays_of(void *const *arrays)
   return (struct bf16){arrays[0], arrays[1], arrays[2]};
 }
 
-/* Up with probability (bits below) / 2^16, by 16 random bits; finite numbers
- * stay finite.  NaN has none of these bits. */
-PEN_INLINE w16 round_random(v16 x, w16 random)
-{
-  return w16_right1(state16_raise(x, random), 16);
-}
-
 static void update(const struct pen_state_update *u, void *const *arrays)
 {
   const struct state16_job c = state16_job_of(u);
   const struct bf16 a = arrays_of(arrays);
   uint16_t *half = u->weight;
   for (size_t i = 0; i < u->part.n; i += 16) {
-    w16 low = w16_load_u16(a.low + i), random = state16_random(&c, i);
-    struct state16 s = {
-        v16_from_bits(state16_join(w16_load_u16(half + i), low)),
-        w16_load_bf16(a.m + i), w16_load_bf16(a.v + i)};
+    w16 random = state16_random(&c, i);
+    struct state16 s = {v16_from_bits(w16_load_split(half + i, a.low + i)),
+                        w16_load_bf16(a.m + i), w16_load_bf16(a.v + i)};
     s = state16_step(&c, i, s);
-    w16_store_u16(half + i, state16_half(w16_bits(s.p)));
-    w16_store_u16(a.low + i, w16_and1(w16_bits(s.p), 0xffff));
-    w16_store_u16(a.m + i, round_random(s.m, w16_right1(random, 16)));
-    w16_store_u16(a.v + i, round_random(s.v, w16_and1(random, 0xffff)));
+    w16_store_split(half + i, a.low + i, w16_bits(s.p));
+    /* Up with probability (bits below) / 2^16; NaN has none of these bits. */
+    w16_store_uppers(a.m + i, a.v + i,
+                     state16_raise(s.m, w16_right1(random, 16)),
+                     state16_raise(s.v, w16_and1(random, 0xffff)));
   }
 }
 
@@ -46,9 +39,7 @@ static void pack(size_t n, void *const *arrays, uint16_t *half, const float *p,
 {
   struct bf16 a = arrays_of(arrays);
   for (size_t i = 0; i < n; i += 16) {
-    w16 bits = w16_bits(state16_one_nan(v16_load(p + i)));
-    w16_store_u16(half + i, state16_half(bits));
-    w16_store_u16(a.low + i, w16_and1(bits, 0xffff));
+    w16_store_split(half + i, a.low + i, w16_bits(w16_one_nan(v16_load(p + i))));
     v16_store_bf16(a.m + i, v16_load(m + i));
     v16_store_bf16(a.v + i, v16_load(v + i));
   }
@@ -59,8 +50,7 @@ static void unpack(size_t n, void *const *arrays, const uint16_t *half,
 {
   struct bf16 a = arrays_of(arrays);
   for (size_t i = 0; i < n; i += 16) {
-    w16 bits = state16_join(w16_load_u16(half + i), w16_load_u16(a.low + i));
-    v16_store(p + i, v16_from_bits(bits));
+    v16_store(p + i, v16_from_bits(w16_load_split(half + i, a.low + i)));
     v16_store(m + i, w16_load_bf16(a.m + i));
     v16_store(v + i, w16_load_bf16(a.v + i));
   }

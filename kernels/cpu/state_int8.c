@@ -79,7 +79,8 @@ PEN_INLINE v16 decode_v(w16 code, v16 scale)
 
 PEN_INLINE w16 decode_p(w16 half, w16 low)
 {
-  return state16_join(half, w16_left1(low, 8));
+  w16 word = w16_left1(low, 8);
+  return w16_or(w16_left1(w16_sub(half, w16_right1(word, 15)), 16), word);
 }
 
 /* A finite number's magnitude; of what is none the largest number's. */
@@ -214,7 +215,7 @@ static void pack(size_t n, void *const *arrays, uint16_t *half, const float *p,
     struct group g;
     for (int j = 0; j < VECTORS; j++) {
       size_t i = at + 16 * (size_t)j;
-      g.s[j] = (struct state16){state16_one_nan(v16_load(p + i)),
+      g.s[j] = (struct state16){w16_one_nan(v16_load(p + i)),
                                 v16_load(m + i), v16_load(v + i)};
     }
     struct scales scales = find_scales(&g);

@@ -21,13 +21,10 @@ static void update(const struct pen_state_update *u, void *const *arrays)
   const struct split32 a = arrays_of(arrays);
   uint16_t *half = u->weight;
   for (size_t i = 0; i < u->part.n; i += 16) {
-    w16 low = w16_load_u16(a.low + i);
-    struct state16 s = {
-        v16_from_bits(state16_join(w16_load_u16(half + i), low)),
-        v16_load(a.m + i), v16_load(a.v + i)};
+    struct state16 s = {v16_from_bits(w16_load_split(half + i, a.low + i)),
+                        v16_load(a.m + i), v16_load(a.v + i)};
     s = state16_step(&c, i, s);
-    w16_store_u16(half + i, state16_half(w16_bits(s.p)));
-    w16_store_u16(a.low + i, w16_and1(w16_bits(s.p), 0xffff));
+    w16_store_split(half + i, a.low + i, w16_bits(s.p));
     v16_store(a.m + i, s.m);
     v16_store(a.v + i, s.v);
   }
@@ -38,9 +35,7 @@ static void pack(size_t n, void *const *arrays, uint16_t *half, const float *p,
 {
   struct split32 a = arrays_of(arrays);
   for (size_t i = 0; i < n; i += 16) {
-    w16 bits = w16_bits(state16_one_nan(v16_load(p + i)));
-    w16_store_u16(half + i, state16_half(bits));
-    w16_store_u16(a.low + i, w16_and1(bits, 0xffff));
+    w16_store_split(half + i, a.low + i, w16_bits(w16_one_nan(v16_load(p + i))));
     v16_store(a.m + i, v16_load(m + i));
     v16_store(a.v + i, v16_load(v + i));
   }
@@ -51,8 +46,7 @@ static void unpack(size_t n, void *const *arrays, const uint16_t *half,
 {
   struct split32 a = arrays_of(arrays);
   for (size_t i = 0; i < n; i += 16) {
-    w16 bits = state16_join(w16_load_u16(half + i), w16_load_u16(a.low + i));
-    v16_store(p + i, v16_from_bits(bits));
+    v16_store(p + i, v16_from_bits(w16_load_split(half + i, a.low + i)));
     v16_store(m + i, v16_load(a.m + i));
     v16_store(v + i, v16_load(a.v + i));
   }

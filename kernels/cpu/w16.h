@@ -158,7 +158,17 @@ PEN_INLINE w16 w16_load_u16(const uint16_t *x)
 /* bf16 numbers. */
 PEN_INLINE v16 w16_load_bf16(const uint16_t *x)
 {
+#if PEN_NATIVE == 16
+  v16 r;
+  const __m512i to_upper = _mm512_slli_epi32(
+      _mm512_cvtepu16_epi32(_mm256_set_epi16(15, 14, 13, 12, 11, 10, 9, 8, 7, 6,
+                                             5, 4, 3, 2, 1, 0)), 16);
+  __m512i halves = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)x));
+  r.p[0] = (pen_nf)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, to_upper, halves);
+  return r;
+#else
   return v16_from_bits(w16_left1(w16_load_u16(x), 16));
+#endif
 }
 
 /* Words below 65,536. */
@@ -213,6 +223,132 @@ PEN_INLINE void w16_store_u8(uint8_t *x, w16 a)
     pen_nb b = __builtin_convertvector(a.p[i_], pen_nb);
     __builtin_memcpy(x + i_ * PEN_NATIVE, &b, sizeof b);
   }
+#endif
+}
+
+#if PEN_NATIVE == 16
+/* 0, 1, .. 15 in the lower halves of words, and `plus` in the upper ones. */
+PEN_INLINE __m512i w16_words_of_both(unsigned lower, unsigned upper)
+{
+  w16 lanes = w16_count(0);
+  lanes = w16_or(w16_add1(lanes, lower), w16_left1(w16_add1(lanes, upper), 16));
+  return (__m512i)lanes.p[0];
+}
+
+/* Halves of words of a and b that follow one another: of a's those numbered
+ * `a_odd`, 2 + a_odd .., of b's likewise. */
+PEN_INLINE __m512i w16_halves_of_both(__m512i a, unsigned a_odd, __m512i b,
+                                      unsigned b_odd)
+{
+  w16 lanes = w16_left1(w16_count(0), 2); /* of sixteen, the first half's */
+  lanes = w16_or(lanes, w16_left1(w16_add1(lanes, 2), 16));
+  w16 from_a = w16_add1(lanes, a_odd | a_odd << 16);
+  w16 from_b = w16_add1(lanes, (32 + b_odd) | (32 + b_odd) << 16);
+  __m512i which = _mm512_inserti64x4(
+      (__m512i)from_a.p[0], _mm512_castsi512_si256((__m512i)from_b.p[0]), 1);
+  return _mm512_permutex2var_epi16(a, which, b);
+}
+#endif
+
+/* A number of which `upper` has the half that rounding to nearest, ties away
+ * from zero, gives, and `lower` the 16 bits below. */
+PEN_INLINE w16 w16_load_split(const uint16_t *upper, const uint16_t *lower)
+{
+#if PEN_NATIVE == 16
+  w16 r;
+  __m256i low = _mm256_loadu_si256((const void *)lower);
+  __m256i high = _mm256_sub_epi16(_mm256_loadu_si256((const void *)upper),
+                                  _mm256_srli_epi16(low, 15));
+  r.p[0] = (pen_nu)_mm512_permutex2var_epi16(
+      _mm512_castsi256_si512(low), w16_words_of_both(0, 32),
+      _mm512_castsi256_si512(high));
+  return r;
+#else
+  w16 low = w16_load_u16(lower);
+  w16 high = w16_sub(w16_load_u16(upper), w16_right1(low, 15));
+  return w16_or(w16_left1(high, 16), low);
+#endif
+}
+
+PEN_INLINE void w16_store_split(uint16_t *upper, uint16_t *lower, w16 bits)
+{
+  w16 rounded = w16_add1(bits, 0x8000);
+#if PEN_NATIVE == 16
+  __m512i both =
+      w16_halves_of_both((__m512i)rounded.p[0], 1, (__m512i)bits.p[0], 0);
+  _mm256_storeu_si256((void *)upper, _mm512_castsi512_si256(both));
+  _mm256_storeu_si256((void *)lower, _mm512_extracti64x4_epi64(both, 1));
+#else
+  w16_store_u16(upper, w16_right1(rounded, 16));
+  w16_store_u16(lower, w16_and1(bits, 0xffff));
+#endif
+}
+
+/* Upper halves of both. */
+PEN_INLINE void w16_store_uppers(uint16_t *x, uint16_t *y, w16 a, w16 b)
+{
+#if PEN_NATIVE == 16
+  __m512i both = w16_halves_of_both((__m512i)a.p[0], 1, (__m512i)b.p[0], 1);
+  _mm256_storeu_si256((void *)x, _mm512_castsi512_si256(both));
+  _mm256_storeu_si256((void *)y, _mm512_extracti64x4_epi64(both, 1));
+#else
+  w16_store_u16(x, w16_right1(a, 16));
+  w16_store_u16(y, w16_right1(b, 16));
+#endif
+}
+
+/* Has any word these bits among those of `mask`? */
+PEN_INLINE int w16_any(w16 a, uint32_t mask, uint32_t bits)
+{
+#if PEN_NATIVE == 16
+  return _mm512_cmpeq_epi32_mask(
+             _mm512_and_si512((__m512i)a.p[0], _mm512_set1_epi32((int)mask)),
+             _mm512_set1_epi32((int)bits)) != 0;
+#else
+  pen_nu found = {0};
+  uint32_t any = 0;
+  PEN_EACH_PART found |= (pen_nu)((a.p[i_] & mask) == bits);
+#if PEN_NATIVE == 8
+  any = (uint32_t)_mm256_movemask_epi8((__m256i)found);
+#else
+  for (int l = 0; l < PEN_NATIVE; l++)
+    any |= found[l];
+#endif
+  return any != 0;
+#endif
+}
+
+/* Every NaN as the one that kernels store. */
+PEN_INLINE v16 w16_one_nan(v16 x)
+{
+#if PEN_NATIVE == 16
+  /* Of the eight kinds of numbers, four bits each, quiet and signalling NaN
+   * take the first operand, all others themselves. */
+  x.p[0] = (pen_nf)_mm512_fixupimm_ps(
+      _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)), (__m512)x.p[0],
+      _mm512_set1_epi32(0x11111100), 0);
+  return x;
+#else
+  m16 is_nan;
+  PEN_EACH_PART is_nan.p[i_] = x.p[i_] != x.p[i_];
+  return v16_select(is_nan, v16_from_bits(w16_set1(0x7fc00000)), x);
+#endif
+}
+
+/* And what is below the smallest normal number as 0. */
+PEN_INLINE v16 w16_one_nan_no_denormal(v16 x)
+{
+#if PEN_NATIVE == 16
+  __mmask16 normal = _mm512_test_epi32_mask((__m512i)x.p[0],
+                                            _mm512_set1_epi32(0x7f800000));
+  x.p[0] = (pen_nf)_mm512_maskz_fixupimm_ps(
+      normal, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)),
+      (__m512)x.p[0], _mm512_set1_epi32(0x11111100), 0);
+  return x;
+#else
+  w16 bits = w16_bits(x);
+  w16 tiny = w16_less1(w16_and1(bits, 0x7fffffff), 0x00800000);
+  return w16_one_nan(v16_from_bits(w16_select(tiny, w16_set1(0), bits)));
 #endif
 }
 
