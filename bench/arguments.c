@@ -17,6 +17,7 @@
 #define COMPUTES (PRODUCTS | PEN_BENCH_OVERHEAD)
 #define ALL (MEMORY | PRODUCTS | PEN_ROOF_DISK | \
              PEN_BENCH_DISK | PEN_BENCH_OVERHEAD)
+#define DRIVE (PEN_ROOF_DISK | PEN_TRAFFIC)
 
 static const struct pen_option_word all_cpus[] = {{"all", 0}, {0}};
 
@@ -26,7 +27,7 @@ static const struct pen_option_word models[] = {
     {"llama-1b", 0}, {"smollm2-135m", 0}, {0}};
 
 static const struct pen_option table[] = {
-    {"help", NULL, 'h', PEN_OPTION_BOOL, AT(help), NULL, NULL, 0, 0, ALL, 0,
+    {"help", NULL, 'h', PEN_OPTION_BOOL, AT(help), NULL, NULL, 0, 0, ALL | PEN_TRAFFIC, 0,
      NULL, NULL, "show this"},
     {"repeats", NULL, 0, PEN_OPTION_U64, AT(repeats), "15", NULL, 1,
      PEN_REPORT_RUNS_MAX, ALL, 0, "bench", NULL, "repetitions that count"},
@@ -48,11 +49,11 @@ static const struct pen_option table[] = {
     {"rest-ms", NULL, 0, PEN_OPTION_U64, AT(rest_ms), "20", NULL, 0, 1000,
      COMPUTES, 0, "bench", NULL, "milliseconds of rest before each sample"},
     {"directory", NULL, 0, PEN_OPTION_STRING, AT(directory), NULL, NULL, 0, 0,
-     PEN_ROOF_DISK, PEN_ROOF_DISK, "bench", "DIR", "on the drive"},
+     DRIVE, DRIVE, "bench", "DIR", "on the drive"},
     {"request", NULL, 0, PEN_OPTION_SIZE, AT(request), "12MiB", NULL, 4096, 1e9,
-     PEN_ROOF_DISK, 0, "bench", NULL, "bytes of a transfer"},
+     DRIVE, 0, "bench", NULL, "bytes of a transfer"},
     {"size", NULL, 0, PEN_OPTION_SIZE, AT(size), "4GiB", NULL, 4096, 0,
-     PEN_ROOF_DISK, 0, "bench", NULL, "bytes of the file"},
+     DRIVE, 0, "bench", NULL, "bytes of the file"},
     {"depth", NULL, 0, PEN_OPTION_U64, AT(depth), "8", NULL, 1, 256,
      PEN_ROOF_DISK, 0, "bench", NULL, "transfers in flight"},
     {"tiles", NULL, 0, PEN_OPTION_U64, AT(tiles), "10000", NULL, 2, 1e7,

@@ -16,6 +16,7 @@ enum pen_arguments_program {
   PEN_BENCH_GEMM = 16,
   PEN_BENCH_DISK = 32,
   PEN_BENCH_OVERHEAD = 64,
+  PEN_TRAFFIC = 128,
 };
 
 struct pen_arguments {

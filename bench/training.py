@@ -78,9 +78,9 @@ class Job:
              self.path("drive"), "--bench-size", str(bench_size), "--repeats", str(repeats),
              preexec_fn=enter)
 
-    def plan(self, options):
-        found = json.loads(call("plan", "--profile", self.path("profile.json"), "-o", "json",
-                                *options))
+    def plan(self, options, profile=None):
+        found = json.loads(call("plan", "--profile", profile or self.path("profile.json"), "-o",
+                                "json", *options))
         if not found["fits"]:
             fail(f"the run does not fit: it needs {found['bytes']} bytes by tier")
         return found

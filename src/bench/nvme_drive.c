@@ -68,19 +68,25 @@ struct pen_bench_pattern pen_bench_pattern_of(const struct pen_bench_drive *d, e
                           .bytes = d->file.bytes / d->o->n_runs};
 }
 
-static int add_rate(struct pen_bench_drive *d, const struct pen_bench_pattern *p,
-                    struct pen_bench_table *table, double *ret_rate)
-{
+/* One thing to measure, and where its rate goes. */
+struct series {
+  struct pen_bench_pattern pattern;
   double seconds[PEN_BENCH_RUNS_MAX];
+  double *rate; /* NULL: the table alone */
+};
+#define SERIES_MAX (PEN_BENCH_WAYS + PEN_BENCH_LIST_MAX)
+
+static void add_rate(const struct pen_bench_drive *d, struct series *s,
+                     struct pen_bench_table *table)
+{
   char size[PEN_SIZE_TEXT_BYTES];
-  int rc = pen_bench_drive_measure(d, p, d->o->n_runs, seconds);
-  if (rc < 0)
-    return rc;
-  pen_size_format(p->request, size);
-  *ret_rate = pen_bench_add(table, "bytes/s", 1, seconds, d->o->n_runs,
-                            PEN_BENCH_NO_CEILING, "%s %s, %s x %zu", d->dir,
-                            pen_bench_way_name(p->way), size, p->depth);
-  return 0;
+  pen_size_format(s->pattern.request, size);
+  double rate = pen_bench_add(table, "bytes/s", 1, s->seconds, d->o->n_runs,
+                              PEN_BENCH_NO_CEILING, "%s %s, %s x %zu", d->dir,
+                              pen_bench_way_name(s->pattern.way), size,
+                              s->pattern.depth);
+  if (s->rate)
+    *s->rate = rate;
 }
 
 /* ---- one drive ---- */
@@ -111,23 +117,36 @@ int pen_bench_drive_open(struct pen_bench_drive *d, const struct pen_bench_drive
   return rc < 0 ? rc : pen_bench_traffic_verify(&d->file, d->stop);
 }
 
-/* The ways take no turns: each is measured in its own stride. */
+static int take_turns(struct pen_bench_drive *d, struct series *all, size_t n)
+{
+  int rc = 0;
+  for (size_t run = 0; rc == 0 && run < d->o->n_runs; run++)
+    for (size_t i = 0; rc == 0 && i < n; i++)
+      rc = pen_bench_drive_measure(d, &all[i].pattern, 1, &all[i].seconds[run]);
+  return rc;
+}
+
+/* In turns, each in its own stride: what a drive gives may change by the second,
+ * and then it does so for all of them. */
 int pen_bench_drive_rates(struct pen_bench_drive *d, const struct pen_bench_drives *drives,
                          struct pen_bench_table *table)
 {
   double *const keep[PEN_BENCH_WAYS] = {&d->found.read, &d->found.write,
                                         &d->found.mixed};
-  int rc = 0;
-  for (int way = 0; rc == 0 && way < PEN_BENCH_WAYS; way++) {
-    struct pen_bench_pattern p =
-        pen_bench_pattern_of(d, (enum pen_bench_way)way, drives->state_bytes[0]);
-    rc = add_rate(d, &p, table, keep[way]);
+  struct series *all = calloc(SERIES_MAX, sizeof *all);
+  size_t n = 0;
+  if (!all)
+    return pen_error_set(PEN_ENOFIT, "no memory to measure a drive with");
+  for (int way = 0; way < PEN_BENCH_WAYS; way++, n++) {
+    all[n].pattern = pen_bench_pattern_of(d, (enum pen_bench_way)way, drives->state_bytes[0]);
+    all[n].rate = keep[way];
   }
-  for (size_t i = 1; rc == 0 && i < drives->n_state_bytes; i++) {
-    double rate;
-    struct pen_bench_pattern p = pen_bench_pattern_of(d, PEN_BENCH_UPDATE, drives->state_bytes[i]);
-    rc = add_rate(d, &p, table, &rate);
-  }
+  for (size_t i = 1; i < drives->n_state_bytes; i++)
+    all[n++].pattern = pen_bench_pattern_of(d, PEN_BENCH_UPDATE, drives->state_bytes[i]);
+  int rc = take_turns(d, all, n);
+  for (size_t i = 0; rc == 0 && i < n; i++)
+    add_rate(d, &all[i], table);
+  free(all);
   return rc;
 }
 

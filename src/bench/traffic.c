@@ -165,7 +165,7 @@ static int finish(struct pen_bench_traffic *t, const struct pen_transfer_done *d
   int rc = d->code;
   slot->busy = false;
   t->n_flying--;
-  if (rc == 0 && !slot->write)
+  if (rc == 0 && !slot->write && !t->o.blind)
     rc = pen_bench_file_check(t->file, t->buffers + d->tag * t->o.request,
                               t->o.request, slot->offset, t->o.whole);
   if (t->o.way == PEN_BENCH_UPDATE)

@@ -29,6 +29,7 @@ struct pen_bench_traffic_options {
   bool fresh;     /* WRITE: bytes that no page had before, which takes time */
   bool whole;     /* READ: every byte is compared, which takes time; the marks
                      of all pages always are */
+  bool blind;     /* but not here: others write to the file too */
   const volatile sig_atomic_t *stop; /* NULL, or when set: -PEN_ESTOPPED */
 };
 

@@ -62,7 +62,7 @@ def cap_that_holds_the_state(folder):
 
 
 def fio_is_held_against_us(folder):
-    words = ("bench_fio", "--directory", folder, "--size", str(64 << 20), "--repeats", "1", "--seconds", "0.1")
+    words = ("bench_fio", "--directory", folder, "--size", str(64 << 20), "--blocks", "1", "--seconds", "0.1")
     done = subprocess.run([sys.executable, os.path.join(ROOT, "bench", words[0]), *words[1:]], capture_output=True,
                           text=True, timeout=110, env={**os.environ, "PATH": folder})
     assert done.returncode == 77 and "apt-get install fio" in done.stdout and os.listdir(folder) == [], done
@@ -78,8 +78,11 @@ def fio_is_held_against_us(folder):
     lines = [json.loads(text) for text in done.stdout.splitlines()]
     assert [line["parameters"]["way"] for line in lines] == ["read", "written", "read and written"], done
     assert all(line["ceiling"]["name"] == "fio" for line in lines)
-    apart = any(abs(line["percent"] - 100) > 5 for line in lines)
-    assert done.returncode == apart and ("apart" in done.stderr) == apart, done
+    for line in lines:
+        low, high = line["interval"]
+        assert low <= line["ratio"] <= high and line["spread"]["n"] == 2, line
+    apart = any(line["interval"][0] < 0.95 or line["interval"][1] > 1.05 for line in lines)
+    assert done.returncode == apart and ("not shown to agree" in done.stderr) == apart, done
     assert os.listdir(folder) == [], os.listdir(folder)
 
 
