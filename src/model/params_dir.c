@@ -217,13 +217,14 @@ static int append_buffer(struct pen_params *p, const char *name, size_t i)
   return append_tensor(p, buffer, name, i);
 }
 
-/* F12: every tensor of the files is a parameter or a known buffer. */
+/* F12: every tensor of the files is a parameter or a known buffer, or has no
+ * elements: such a one holds nothing to train. */
 static int account_for_rest(struct pen_params *p, const struct pen_hfdir *dir,
                             const bool *used)
 {
   for (size_t i = 0; i < pen_hfdir_n_tensors(dir); i++) {
     const char *name = pen_hfdir_tensor(dir, i)->name;
-    if (used[i])
+    if (used[i] || pen_hfdir_tensor(dir, i)->bytes == 0)
       continue;
     if (!is_buffer(p, name))
       return pen_error_set(-PEN_EMISMATCH,

@@ -242,7 +242,8 @@ static int make(struct pen_model *m, struct pen_pool *pool,
   lay_out(m, m->params, n_threads, &c);
   lay_out_inputs(m);
   memset(m->rows.places, 0, m->params->vocab_rows * sizeof *m->rows.places);
-  pen_rope_fill(&config->rope, n_positions(config, o), m->cosines, m->sines);
+  if (!o->empty_tables)
+    pen_rope_fill(&config->rope, n_positions(config, o), m->cosines, m->sines);
   m->embed_scale = embed_scale(config, o->elem);
   m->cache_bytes = layer_cache_bytes(m->params, o);
   m->stream.pool = pool;

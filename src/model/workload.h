@@ -24,6 +24,7 @@ struct pen_model_options {
   size_t cache_tokens;  /* room for keys and values of one document; 0: none */
   size_t max_micros;  /* of a step */
   size_t max_logit_rows; /* of a micro-batch; 0: logits are never asked for */
+  bool empty_tables; /* nothing will be computed, only planned */
   /* Operations of the compute lane, and their stream's device (stream.h).
    * NULL: the host's, with products by `gemm`. */
   const struct pen_ops *ops;

@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 import time
 
-from penstock import PENSTOCK, TILE, Job, Skip, engines, fail, main, succeed, test, tier_bytes, wait_for
+from penstock import (PENSTOCK, TILE, Job, Skip, engines, fail, main, same_log, same_tensors, succeed, tensors, test, tier_bytes,
+                      wait_for, write_tensors)
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
 JOB = Job(os.path.join(SCRATCH.name, "job"), "--gradient-accumulation-steps", "2")
@@ -154,6 +155,27 @@ def resuming_needs_no_more_than_training(folder):
         resumed, done = peak(BIG, output, "--max-steps", "8", "--resume", *place)
         assert "resuming after step" in done.stderr, done.stderr
         assert resumed <= 1.01 * trained, f"{resumed} bytes resuming, {trained} training"
+
+
+@test
+def a_tensor_without_elements_is_skipped(folder):
+    """In the plan and on drives as if it were not there; what is saved has it again."""
+    job = Job(os.path.join(folder, "job"), steps=4)
+    options = (*drive(folder), "--max-steps", "4")
+    plain = job.path("plain")
+    planned = tier_bytes(job.train(plain, *options), "nvme")
+    file = os.path.join(job.model, "model.safetensors")
+    held = tensors(file)
+    for name, shape in (("model.layers.0.nothing", [0, 64]), ("a_scalar_of_none", [0])):
+        write_tensors(file, {name: ("BF16", shape, b""), **held, f"z.{name}": ("F32", shape, b"")})
+        output = job.path(f"with-{len(shape)}")
+        assert tier_bytes(job.train(output, *options), "nvme") == planned
+        same_log(output, plain)
+        saved = tensors(os.path.join(output, "model"))
+        assert sorted(saved) == sorted(tensors(file)), sorted(saved)
+        same_tensors({name: t for name, t in saved.items() if t[2]}, tensors(os.path.join(plain, "model")), output)
+        succeed("verify", os.path.join(output, "model"))
+        succeed("inspect", job.model)
 
 
 def calls(folder, steps, *options):
