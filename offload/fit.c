@@ -1,4 +1,5 @@
-/* fit.c: demotes kinds of bytes, one after the other, until the layout fits.
+/* fit.c: demotes kinds of bytes, one after the other, until the layout fits;
+ * then, with smaller rings, once more.
  *
  * Every try is a real layout, so what fits here is what a run will take.  Runs
  * once, at start, on the main thread.  Disadvantage: it knows bytes, not time:
@@ -8,6 +9,15 @@
 
 #include "base/error.h"
 #include "base/size.h"
+
+/* Slots of rings that nobody asked for by number: as many as keep lanes busy,
+ * and fewer where nothing else makes room. */
+struct rings {
+  size_t weight, gradient, tile, activation;
+};
+
+static const struct rings rings[] = {
+    {3, 2, 4, 4}, {2, 2, 3, 3}, {2, 1, 2, 2}, {1, 1, 1, 2}};
 
 struct fitter {
   const struct pen_workload *w;
@@ -255,47 +265,77 @@ static int check_state(const struct fitter *f)
                        f->w->state->name);
 }
 
+static size_t slots(size_t asked, size_t usual) { return asked ? asked : usual; }
+
+static struct pen_placement begin_with(const struct pen_fit_wish *wish,
+                                       const struct rings *r)
+{
+  size_t tile_slots = wish->inference ? 1 : r->tile;
+  return (struct pen_placement){
+      .unified = wish->unified,
+      .inference = wish->inference,
+      .recompute_blocks = wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO
+                              ? 0 : wish->recompute_blocks,
+      .recompute_head_blocks = wish->recompute_head_blocks, /* AUTO: all */
+      .speculative_blocks = wish->speculative_blocks,
+      .updates_in_place = wish->updates_in_place,
+      .tile_elems = wish->tile_elems,
+      .weight_slots = slots(wish->weight_slots, r->weight),
+      .gradient_slots = slots(wish->gradient_slots, r->gradient),
+      .tile_slots = slots(wish->tile_slots, tile_slots),
+      .activation_slots = slots(wish->activation_slots, r->activation)};
+}
+
+static bool may_recompute(const struct fitter *f)
+{
+  return !f->wish->inference &&
+         f->wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO;
+}
+
+/* One kind of bytes after the other, with rings as they are.  recompute_first:
+ * before state leaves the device, where the host lacks room for all of it. */
+static int demote(struct fitter *f, bool recompute_first)
+{
+  const struct pen_fit_wish *wish = f->wish;
+  wish_budgets(f);
+  if (recompute_first)
+    f->p.recompute_blocks = f->w->body_end - f->w->body_begin;
+  int rc = choose_group(f);
+  if (rc == 0 && excess(f, PEN_TIER_DEVICE) && wish->state == PEN_FIT_AUTO)
+    rc = move_state_away(f);
+  if (rc == 0 && !fits(f) && may_recompute(f)) {
+    f->p.recompute_blocks = f->w->body_end - f->w->body_begin;
+    rc = choose_group(f);
+  }
+  if (rc == 0 && excess(f, PEN_TIER_DEVICE))
+    rc = relieve_device(f);
+  if (rc == 0 && excess(f, PEN_TIER_HOST) && f->limits->has_nvme)
+    rc = relieve_host(f);
+  return rc;
+}
+
 int pen_fit(const struct pen_workload *workload,
             const struct pen_fit_wish *wish,
             const struct pen_fit_limits *limits,
             struct pen_placement *ret_placement)
 {
-  struct fitter f = {
-      .w = workload,
-      .wish = wish,
-      .limits = limits,
-      .p = {.unified = wish->unified,
-            .inference = wish->inference,
-            .recompute_blocks =
-                wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO
-                    ? 0 : wish->recompute_blocks,
-            .recompute_head_blocks = wish->recompute_head_blocks, /* AUTO: all */
-            .speculative_blocks = wish->speculative_blocks,
-            .updates_in_place = wish->updates_in_place,
-            .tile_elems = wish->tile_elems,
-            .weight_slots = wish->weight_slots,
-            .gradient_slots = wish->gradient_slots,
-            .tile_slots = wish->tile_slots,
-            .activation_slots = wish->activation_slots}};
-  wish_budgets(&f);
+  struct fitter f = {.w = workload, .wish = wish, .limits = limits};
   int rc = check_state(&f);
-  if (rc == 0)
-    rc = choose_group(&f);
-  if (rc == 0 && excess(&f, PEN_TIER_DEVICE) && wish->state == PEN_FIT_AUTO)
-    rc = move_state_away(&f);
-  if (rc == 0 && !fits(&f) && !wish->inference &&
-      wish->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO) {
-    f.p.recompute_blocks = workload->body_end - workload->body_begin;
-    rc = choose_group(&f);
+  bool done = false;
+  for (size_t i = 0; rc == 0 && !done && i < sizeof rings / sizeof *rings; i++) {
+    f.p = begin_with(wish, &rings[i]);
+    rc = demote(&f, false);
+    done = fits(&f);
+    if (rc < 0 || done || wish->unified || !may_recompute(&f))
+      continue;
+    f.p = begin_with(wish, &rings[i]);
+    rc = demote(&f, true);
+    done = fits(&f);
   }
-  if (rc == 0 && excess(&f, PEN_TIER_DEVICE))
-    rc = relieve_device(&f);
-  if (rc == 0 && excess(&f, PEN_TIER_HOST) && limits->has_nvme)
-    rc = relieve_host(&f);
+  if (rc == 0 && done)
+    rc = keep_logits(&f);
   if (rc < 0)
     return rc;
-  if (fits(&f))
-    rc = keep_logits(&f);
   *ret_placement = f.p;
-  return rc < 0 ? rc : fits(&f) ? 0 : no_fit(&f);
+  return done ? 0 : no_fit(&f);
 }

@@ -23,7 +23,8 @@ struct pen_fit_wish {
   size_t speculative_blocks; /* as in a placement */
   bool updates_in_place;
   size_t tile_elems;
-  size_t weight_slots, gradient_slots, tile_slots, activation_slots;
+  size_t weight_slots, gradient_slots, tile_slots, activation_slots; /* 0: 3, 2,
+                           4 (inference: 1) and 4, or fewer if that fits */
 };
 
 struct pen_fit_limits {
@@ -36,8 +37,8 @@ struct pen_fit_limits {
 /* Tries, in this order until the slots fit: everything as close as wished; state
  * off the device, block by block, with its gradients; recompute in the head, block by block; in all blocks; activation checkpoints off the device, then weights
  * off it block by block; on NVMe, if offered, state tile by tile, gradients,
- * weights block by block, activation checkpoints.  What was wished for by name
- * is never moved.  -PEN_ENOFIT: the text says by how many bytes in which tier,
+ * weights block by block, activation checkpoints; all of this again with recompute
+ * in all blocks before state leaves the device; and again with smaller rings.  What was wished for by name is never moved.  -PEN_ENOFIT: the text says by how many bytes in which tier,
  * and what would help; *ret_placement is then the smallest that was tried. */
 int pen_fit(const struct pen_workload *workload,
             const struct pen_fit_wish *wish,

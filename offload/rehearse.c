@@ -10,7 +10,6 @@ static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
                        const struct pen_workload *workload,
                        const struct pen_layout *layout,
-                       const struct pen_run_plan *plan,
                        const struct pen_shape *shape, bool commits,
                        bool drains)
 {
@@ -19,8 +18,7 @@ int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
   *r = (struct pen_rehearsal){.simulate = NULL};
   int rc = pen_carry_init(&r->carry, layout);
   if (rc == 0)
-    rc = pen_schedule_init(&r->schedule, workload, layout, plan->n_tasks,
-                           plan->n_accesses, true);
+    rc = pen_schedule_init(&r->schedule, workload, layout, 0, 0, true);
   if (rc == 0)
     rc = pen_schedule_init(&r->drain, workload, layout, 0, 0, true);
   for (int step = 0; rc == 0 && step < STEPS_TO_FULL_FLIGHT; step++) {

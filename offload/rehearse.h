@@ -14,13 +14,11 @@ struct pen_rehearsal {
 };
 
 /* Builds the third step of a run: the first has no update to apply, and rings
- * are as they stay after the second.  `plan` says how large a schedule is;
- * drains: each step's update is applied before the next begins.  After any return
- * pen_rehearsal_close is right. */
+ * are as they stay after the second.  drains: each step's update is applied before
+ * the next begins.  After any return pen_rehearsal_close is right. */
 int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
                        const struct pen_workload *workload,
                        const struct pen_layout *layout,
-                       const struct pen_run_plan *plan,
                        const struct pen_shape *shape, bool commits,
                        bool drains);
 /* As often as wanted, on any machine; see pen_simulate_run. */

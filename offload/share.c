@@ -9,22 +9,36 @@
 
 #define FULL 1e-12 /* what is left of a resource that counts as none */
 
+/* Resources that any task takes: most machines have few. */
+static size_t find_used(const struct pen_share_demand *const *demands,
+                        size_t n_tasks, size_t n_resources, size_t *used)
+{
+  size_t n = 0;
+  for (size_t r = 0; r < n_resources; r++)
+    for (size_t i = 0; i < n_tasks; i++)
+      if (demands[i]->part[r] > 0) {
+        used[n++] = r;
+        break;
+      }
+  return n;
+}
+
 /* How much all growing tasks may grow until the next resource is full. */
 static double next_step(const double *left, const double *wanted,
-                        size_t n_resources, double level)
+                        size_t n_used, double level)
 {
   double step = 1 - level;
-  for (size_t r = 0; r < n_resources; r++)
-    if (wanted[r] > 0 && left[r] < step * wanted[r])
-      step = left[r] / wanted[r];
+  for (size_t u = 0; u < n_used; u++)
+    if (wanted[u] > 0 && left[u] < step * wanted[u])
+      step = left[u] / wanted[u];
   return step;
 }
 
 static bool is_held(const struct pen_share_demand *demand, const double *left,
-                    size_t n_resources)
+                    const size_t *used, size_t n_used)
 {
-  for (size_t r = 0; r < n_resources; r++)
-    if (demand->part[r] > 0 && left[r] <= FULL)
+  for (size_t u = 0; u < n_used; u++)
+    if (demand->part[used[u]] > 0 && left[u] <= FULL)
       return true;
   return false;
 }
@@ -33,26 +47,28 @@ void pen_share_speeds(const struct pen_share_demand *const *demands,
                       size_t n_tasks, size_t n_resources, double *ret_speeds)
 {
   double left[PEN_SHARE_RESOURCES_MAX], wanted[PEN_SHARE_RESOURCES_MAX];
+  size_t used[PEN_SHARE_RESOURCES_MAX];
+  size_t n_used = find_used(demands, n_tasks, n_resources, used);
   double level = 0;
   size_t growing = n_tasks;
-  for (size_t r = 0; r < n_resources; r++)
-    left[r] = 1;
+  for (size_t u = 0; u < n_used; u++)
+    left[u] = 1;
   for (size_t i = 0; i < n_tasks; i++)
     ret_speeds[i] = -1; /* grows with the level */
   while (growing) {
-    for (size_t r = 0; r < n_resources; r++) {
-      wanted[r] = 0;
+    for (size_t u = 0; u < n_used; u++) {
+      wanted[u] = 0;
       for (size_t i = 0; i < n_tasks; i++)
         if (ret_speeds[i] < 0)
-          wanted[r] += demands[i]->part[r];
+          wanted[u] += demands[i]->part[used[u]];
     }
-    double step = next_step(left, wanted, n_resources, level);
+    double step = next_step(left, wanted, n_used, level);
     level += step;
-    for (size_t r = 0; r < n_resources; r++)
-      left[r] -= step * wanted[r];
+    for (size_t u = 0; u < n_used; u++)
+      left[u] -= step * wanted[u];
     for (size_t i = 0; i < n_tasks; i++)
       if (ret_speeds[i] < 0 && (level >= 1 - FULL ||
-                                is_held(demands[i], left, n_resources))) {
+                                is_held(demands[i], left, used, n_used))) {
         ret_speeds[i] = level;
         growing--;
       }

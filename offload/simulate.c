@@ -41,7 +41,8 @@ struct pen_simulate {
   size_t n_running;
   struct lane lanes[PEN_LANES];
   const struct pen_schedule *schedule;
-  const struct pen_simulate_options *options;
+  struct pen_simulate_options options;
+  struct pen_machine merged; /* where options say so */
   size_t depth;
   struct pen_trace *trace;
   uint64_t begin_ns;
@@ -90,9 +91,9 @@ void pen_simulate_free(struct pen_simulate **simulate)
 static bool is_on(const struct pen_simulate *s, const struct pen_task *t)
 {
   if (t->guard == PEN_GUARD_REDO)
-    return s->options->apply && s->options->redo;
+    return s->options.apply && s->options.redo;
   return t->guard == PEN_GUARD_ALWAYS || t->guard == PEN_GUARD_ROUTED ||
-         t->guard == (s->options->apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
+         t->guard == (s->options.apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
 }
 
 static bool is_transfer(const struct pen_task *t)
@@ -106,7 +107,7 @@ static int demand_of(struct pen_simulate *s, const struct pen_task *t,
                      struct pen_demand *ret_demand)
 {
   *ret_demand = (struct pen_demand){0};
-  return is_on(s, t) ? pen_demand_of(&s->options->demand, t, ret_demand) : 0;
+  return is_on(s, t) ? pen_demand_of(&s->options.demand, t, ret_demand) : 0;
 }
 
 /* ---- every task alone ---- */
@@ -245,7 +246,7 @@ static int start_tasks(struct pen_simulate *s)
 /* Drives on which bytes go both ways now are dearer, or cheaper. */
 static void mix_drives(struct pen_simulate *s)
 {
-  const struct pen_machine *m = s->options->demand.machine;
+  const struct pen_machine *m = s->options.demand.machine;
   for (size_t d = 0; d < m->n_drives; d++) {
     size_t first = PEN_RESOURCE_DRIVES + d * PEN_DRIVE_RESOURCES;
     bool reads = false, writes = false;
@@ -321,13 +322,24 @@ static void advance(struct pen_simulate *s)
   }
 }
 
-static int run_together(struct pen_simulate *s)
+/* What no sharing can make shorter. */
+static double least_seconds(const struct pen_simulate *s)
+{
+  double least = s->result.critical_seconds;
+  for (size_t r = 0; r < s->result.n_resources; r++)
+    least = fmax(least, s->result.least_seconds[r]);
+  return least;
+}
+
+static int run_together(struct pen_simulate *s, double enough_s)
 {
   int rc = start_tasks(s);
-  while (rc == 0 && s->n_running) {
+  while (rc == 0 && s->n_running && s->now_s < enough_s) {
     advance(s);
     rc = start_tasks(s);
   }
+  if (s->now_s >= enough_s)
+    return rc;
   for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++)
     if (s->lanes[lane].retired < s->schedule->n_tickets[lane])
       rc = pen_error_set(PEN_ESCHEDULE, "lane %s stands at ticket %u of %u",
@@ -337,9 +349,45 @@ static int run_together(struct pen_simulate *s)
   return rc;
 }
 
-static void finish(struct pen_simulate *s)
+/* Drives that are all alike, each with an equal part of every transfer, are one
+ * drive that is as fast as all of them. */
+static void merge_drives(struct pen_simulate *s,
+                         const struct pen_simulate_options *options)
+{
+  const struct pen_machine *m = options->demand.machine;
+  const struct pen_machine_drive *first = &m->drives[0];
+  s->options = *options;
+  for (size_t d = 1; d < m->n_drives; d++) {
+    const struct pen_machine_drive *next = &m->drives[d];
+    if (next->read != first->read || next->write != first->write ||
+        next->mixed != first->mixed || next->latency_s != first->latency_s ||
+        next->sync_s != first->sync_s)
+      return;
+  }
+  if (m->n_drives < 2)
+    return;
+  s->merged = *m;
+  s->merged.n_drives = 1;
+  s->merged.drives[0].read *= (double)m->n_drives;
+  s->merged.drives[0].write *= (double)m->n_drives;
+  s->merged.drives[0].mixed *= (double)m->n_drives;
+  s->options.demand.machine = &s->merged;
+}
+
+static void split_drives(struct pen_simulate *s, size_t n_resources)
 {
   struct pen_simulate_result *r = &s->result;
+  for (size_t n = r->n_resources; n < n_resources; n++) {
+    r->load[n] = r->load[n - PEN_DRIVE_RESOURCES];
+    r->least_seconds[n] = r->least_seconds[n - PEN_DRIVE_RESOURCES];
+  }
+  r->n_resources = n_resources;
+}
+
+static void finish(struct pen_simulate *s, size_t n_resources)
+{
+  struct pen_simulate_result *r = &s->result;
+  split_drives(s, n_resources);
   r->seconds = s->now_s;
   for (size_t n = 0; n < r->n_resources; n++) {
     r->load[n] = r->seconds > 0 ? r->load[n] / r->seconds : 0;
@@ -358,8 +406,10 @@ int pen_simulate_run(struct pen_simulate *simulate,
   if (schedule->n_tasks > s->max_tasks)
     return pen_error_set(PEN_ESCHEDULE, "%zu tasks to simulate, room for %zu",
                          schedule->n_tasks, s->max_tasks);
+  size_t n_resources = pen_demand_n_resources(options->demand.machine);
+  double enough = options->enough_s > 0 ? options->enough_s : INFINITY;
+  merge_drives(s, options);
   s->schedule = schedule;
-  s->options = options;
   s->depth = options->io_depth < PEN_SIMULATE_DEPTH_MAX ? options->io_depth
                                                         : PEN_SIMULATE_DEPTH_MAX;
   s->trace = trace;
@@ -367,15 +417,17 @@ int pen_simulate_run(struct pen_simulate *simulate,
   s->now_s = 0;
   s->n_running = 0;
   s->result = (struct pen_simulate_result){
-      .n_resources = pen_demand_n_resources(options->demand.machine)};
+      .n_resources = pen_demand_n_resources(s->options.demand.machine)};
   memset(s->lanes, 0, sizeof s->lanes);
   memset(s->complete, 0, schedule->n_tasks * sizeof *s->complete);
   int rc = run_alone(s);
-  if (rc == 0)
-    rc = run_together(s);
+  if (rc == 0 && least_seconds(s) >= enough)
+    s->now_s = least_seconds(s);
+  else if (rc == 0)
+    rc = run_together(s, enough);
   if (rc < 0)
     return rc;
-  finish(s);
+  finish(s, n_resources);
   *ret_result = s->result;
   return 0;
 }

@@ -20,6 +20,8 @@ struct pen_simulate_options {
   bool apply;      /* the decision: APPLY tasks run and SKIP ones do not, or
                       the other way round */
   bool redo;       /* with apply: what was done during backward does not stand */
+  double enough_s; /* a step that takes as long is not simulated to its end: then
+                      `seconds` is no less, and the rest is not known; 0: any is */
 };
 
 struct pen_simulate_result {

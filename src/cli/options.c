@@ -231,7 +231,7 @@ static const struct pen_option table[] = {
   { "sweep", NULL, 0, STRING(sweep), NULL, NULL, 0, 0,
     P, 0, OUTPUT, "NAME=V,V", "a line for each value of an option, such as ram=32GiB,64GiB" },
   { "plot", NULL, 0, STRING(plot), NULL, NULL, 0, 0,
-    P, 0, OUTPUT, "FILE", "the sweep as a figure (SVG)" },
+    P, 0, OUTPUT, "FILE", "the sweep as a figure: SVG, or a page if FILE ends in .html" },
   { "logging-steps", "steps-per-print,log-interval", 0, U64(logging_steps), "1", NULL, 1, 0x1p53,
     T | P, 0, OUTPUT, NULL, "a line in log.jsonl every N steps" },
   { "eval-steps", "eval-interval", 0, U64(eval_steps), "none", none_words, 1, 0x1p53,

@@ -23,18 +23,26 @@ int pen_plan_case_init(struct pen_plan_case *ret_case,
 int pen_plan_case_open(struct pen_plan_case *question, const char *trace,
                        struct pen_plan *ret_plan);
 
-/* plan_change.c: what would make the step faster, or a plan that does not fit
- * fit: other parts or other options, each planned anew. */
+/* RAM that the run may take. */
+uint64_t pen_plan_host_limit(const struct pen_plan_case *question);
+
+/* Other parts or other options. */
 struct pen_plan_change {
-  char what[160]; /* "16.0 GiB more RAM", "--max-length 512" */
+  char what[256]; /* "16.0 GiB more RAM", "--max-length 512" */
   double speedup; /* of tokens/s; 0: now it fits at all */
 };
 #define PEN_PLAN_CHANGES_MAX 8
-/* The changes that help, the most first. */
+/* plan_change.c: of a plan that fits: those that help, the most first. */
 int pen_plan_find_changes(const struct pen_plan_case *question,
-                          const struct pen_plan *plan, bool fits,
+                          const struct pen_plan *plan,
                           struct pen_plan_change changes[PEN_PLAN_CHANGES_MAX],
                           size_t *ret_n);
+/* plan_ways.c: of one that does not: sets of changes that make it fit, the
+ * cheapest first.  0 of them: options that place bytes by name forbid it. */
+int pen_plan_find_ways(const struct pen_plan_case *question,
+                       const struct pen_plan *plan,
+                       struct pen_plan_change changes[PEN_PLAN_CHANGES_MAX],
+                       size_t *ret_n);
 
 /* plan_print.c: tbw 0: not given; changes [n_changes] as found below. */
 void pen_plan_print(const struct pen_plan *plan, uint64_t tbw,

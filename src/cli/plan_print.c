@@ -54,6 +54,17 @@ static void print_what(const struct pen_plan *plan)
            s->layout.n_could_speculate);
 }
 
+static void print_rings(const struct pen_session *s)
+{
+  const struct pen_placement *p = &s->layout.placement;
+  char tile[PEN_SIZE_TEXT_BYTES];
+  printf("rings      weights %zu, gradients %zu, tiles %zu of %s of state\n",
+         p->weight_slots, p->gradient_slots, p->tile_slots,
+         size_text((double)pen_state_bytes(s->state, p->tile_elems), tile));
+  printf("threads    %zu for compute, %zu for updates\n",
+         pen_pool_n_threads(s->pool), pen_pool_n_threads(s->update_pool));
+}
+
 /* A tier's bytes by parameters, all included. */
 static double per_parameter(const struct pen_session *s, enum pen_tier tier)
 {
@@ -153,12 +164,17 @@ void pen_plan_print_unfit(const struct pen_plan *plan,
 {
   pen_memory_print(&plan->trainer.session.memory, stdout);
   print_changes(changes, n_changes);
+  if (!n_changes)
+    puts("fits with  nothing that was tried: a smaller micro-batch, shorter "
+         "sequences, a drive, more RAM, a larger GPU; leave out options that "
+         "say where bytes lie (--offload-...)");
 }
 
 void pen_plan_print(const struct pen_plan *plan, uint64_t tbw,
                     const struct pen_plan_change *changes, size_t n_changes)
 {
   print_what(plan);
+  print_rings(&plan->trainer.session);
   print_state(&plan->trainer.session);
   pen_memory_print(&plan->trainer.session.memory, stdout);
   print_drives(plan, tbw);
@@ -204,6 +220,17 @@ static void put_time(struct pen_json_writer *w, const struct pen_plan *plan)
     pen_json_put_double(w, plan->better[i].what, plan->better[i].speedup);
   pen_json_end_object(w);
   pen_json_end_object(w);
+}
+
+static void put_rings(struct pen_json_writer *w, const struct pen_session *s)
+{
+  const struct pen_placement *p = &s->layout.placement;
+  pen_json_put_u64(w, "weight_slots", p->weight_slots);
+  pen_json_put_u64(w, "gradient_slots", p->gradient_slots);
+  pen_json_put_u64(w, "tile_slots", p->tile_slots);
+  pen_json_put_u64(w, "tile_bytes", pen_state_bytes(s->state, p->tile_elems));
+  pen_json_put_u64(w, "threads", pen_pool_n_threads(s->pool));
+  pen_json_put_u64(w, "update_threads", pen_pool_n_threads(s->update_pool));
 }
 
 static void put_drives(struct pen_json_writer *w, const struct pen_plan *plan,
@@ -276,6 +303,7 @@ int pen_plan_print_json(const struct pen_plan *plan, uint64_t tbw, bool fits,
                      s->layout.placement.recompute_head_blocks);
     pen_json_put_u64(&w, "speculative_blocks",
                      s->layout.placement.speculative_blocks);
+    put_rings(&w, s);
     pen_json_put_u64(&w, "tiles", s->layout.n_tiles);
     pen_json_put_u64(&w, "tiles_on_drives", s->layout.n_store_tiles);
     pen_json_put_u64(&w, "model_bytes", plan->model_bytes);
@@ -313,20 +341,40 @@ static int set_recompute(struct pen_options *options, const char *name,
                         PEN_OPTION_COMMAND_LINE);
 }
 
+/* Threads where they were chosen: else they are as many as there are CPUs. */
+static int set_threads(struct pen_options *options,
+                       const struct pen_search_result *found)
+{
+  int rc = found->threads
+               ? set_number(options, "threads", found->threads) : 0;
+  if (rc == 0 && found->update_threads)
+    rc = set_number(options, "update-threads", found->update_threads);
+  return rc;
+}
+
 int pen_plan_print_yaml(const struct pen_config *config,
                         const struct pen_plan *plan)
 {
-  const struct pen_placement *p = &plan->trainer.session.layout.placement;
+  const struct pen_session *s = &plan->trainer.session;
+  const struct pen_placement *p = &s->layout.placement;
+  const struct {
+    const char *name;
+    uint64_t value;
+  } numbers[] = {
+      {"per-device-train-batch-size", plan->trainer.set.batch_sequences},
+      {"gradient-accumulation-steps", plan->trainer.set.accumulation},
+      {"group-size", p->group_size},
+      {"weight-slots", p->weight_slots},
+      {"gradient-slots", p->gradient_slots},
+      {"tile-slots", p->tile_slots},
+      {"tile-size", pen_state_bytes(s->state, p->tile_elems)}};
   struct pen_config chosen;
   struct pen_options options;
   int rc = pen_option_copy(&options, config->options, &chosen, sizeof chosen);
   if (rc < 0)
     return rc;
-  rc = set_number(&options, "per-device-train-batch-size",
-                  plan->trainer.set.batch_sequences);
-  if (rc == 0)
-    rc = set_number(&options, "gradient-accumulation-steps",
-                    plan->trainer.set.accumulation);
+  for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++)
+    rc = set_number(&options, numbers[i].name, numbers[i].value);
   if (rc == 0)
     rc = set_recompute(&options, "recompute", p->recompute_blocks);
   if (rc == 0)
@@ -334,16 +382,7 @@ int pen_plan_print_yaml(const struct pen_config *config,
   if (rc == 0)
     rc = set_recompute(&options, "speculative-updates", p->speculative_blocks);
   if (rc == 0)
-    rc = set_number(&options, "group-size", p->group_size);
-  if (rc == 0)
-    rc = set_number(&options, "weight-slots", p->weight_slots);
-  if (rc == 0)
-    rc = set_number(&options, "gradient-slots", p->gradient_slots);
-  if (rc == 0)
-    rc = set_number(&options, "tile-slots", p->tile_slots);
-  if (rc == 0)
-    rc = set_number(&options, "tile-size",
-                    pen_state_bytes(plan->trainer.session.state, p->tile_elems));
+    rc = set_threads(&options, &s->found);
   if (rc == 0)
     pen_options_dump(&chosen, PEN_VERB_TRAIN, stdout);
   pen_option_done(&options);

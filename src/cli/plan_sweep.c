@@ -221,13 +221,18 @@ static void draw(FILE *f, const struct sweep *s)
   fputs(", and what binds</text>\n</svg>\n", f);
 }
 
+/* A page where the name says so, else the figure alone. */
 static int save_figure(const struct sweep *s, const char *path)
 {
+  const char *dot = strrchr(path, '.');
   char *text = NULL;
   size_t bytes = 0;
   FILE *f = open_memstream(&text, &bytes);
   if (!f)
     return pen_error_set(PEN_ENOFIT, "no memory for a figure");
+  if (dot && strcmp(dot, ".html") == 0)
+    fputs("<!DOCTYPE html>\n<meta charset='utf-8'>\n<title>penstock plan"
+          "</title>\n", f);
   draw(f, s);
   fclose(f);
   int rc = pen_files_write_whole(path, text, bytes);

@@ -22,7 +22,7 @@ static int print_unfit(const struct pen_plan_case *question,
   struct pen_error kept;
   size_t n;
   pen_error_take(&kept);
-  int rc = pen_plan_find_changes(question, plan, false, changes, &n);
+  int rc = pen_plan_find_ways(question, plan, changes, &n);
   if (rc == 0 && config->output_format == PEN_CONFIG_OUTPUT_JSON)
     rc = pen_plan_print_json(plan, config->tbw, false, changes, n);
   else if (rc == 0)
@@ -41,7 +41,7 @@ static int print_fitting(const struct pen_plan_case *question,
   size_t n;
   if (config->output_format == PEN_CONFIG_OUTPUT_YAML)
     return pen_plan_print_yaml(config, plan);
-  int rc = pen_plan_find_changes(question, plan, true, changes, &n);
+  int rc = pen_plan_find_changes(question, plan, changes, &n);
   if (rc == 0 && config->output_format == PEN_CONFIG_OUTPUT_JSON)
     rc = pen_plan_print_json(plan, config->tbw, true, changes, n);
   else if (rc == 0)

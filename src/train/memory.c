@@ -28,6 +28,20 @@ void pen_memory_add(struct pen_memory *memory, const char *purpose,
         (struct pen_memory_row){purpose, tier, bytes};
 }
 
+void pen_memory_set(struct pen_memory *memory, const char *purpose,
+                    enum pen_tier tier, uint64_t bytes)
+{
+  for (size_t i = 0; i < memory->n_rows; i++)
+    if (memory->rows[i].tier == tier &&
+        strcmp(memory->rows[i].purpose, purpose) == 0) {
+      memory->total[tier] -= memory->rows[i].bytes;
+      memory->total[tier] += bytes;
+      memory->rows[i].bytes = bytes;
+      return;
+    }
+  pen_memory_add(memory, purpose, tier, bytes);
+}
+
 void pen_memory_add_layout(struct pen_memory *memory,
                            const struct pen_layout *layout)
 {

@@ -30,6 +30,9 @@ struct pen_memory {
 /* Adds bytes, to the row of that purpose and tier where there is one. */
 void pen_memory_add(struct pen_memory *memory, const char *purpose,
                     enum pen_tier tier, uint64_t bytes);
+/* Makes that row what it is, whatever was there. */
+void pen_memory_set(struct pen_memory *memory, const char *purpose,
+                    enum pen_tier tier, uint64_t bytes);
 /* Adds a row for each purpose among the layout's slots. */
 void pen_memory_add_layout(struct pen_memory *memory,
                            const struct pen_layout *layout);

@@ -113,7 +113,7 @@ static int build_step(const struct pen_plan *plan, bool updates,
                             .speculates = updates};
   bool drains = updates && plan->trainer.set.machine.updates_after_backward;
   return pen_rehearsal_open(&r->step, pen_model_workload(s->model), &s->layout,
-                            &s->plan, &shape, commits, drains);
+                            &shape, commits, drains);
 }
 
 static int run_on(struct rehearsal *r, const struct pen_machine *machine,

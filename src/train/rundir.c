@@ -87,6 +87,7 @@ int pen_rundir_save(const struct pen_rundir *rundir)
   pen_json_begin_object(&w, "numerics");
   pen_numerics_write(&rundir->numerics, &w);
   pen_json_end_object(&w);
+  pen_json_put_u64(&w, "tile_elems", rundir->tile_elems);
   pen_json_begin_array(&w, "stores");
   for (size_t i = 0; i < rundir->n_stores; i++) {
     pen_json_begin_object(&w, NULL);
@@ -138,6 +139,8 @@ static int read_run(struct pen_rundir *r, const struct pen_json *json)
     rc = pen_json_get_object(json, root, "numerics", &numerics);
   if (rc == 0)
     rc = pen_numerics_read(json, numerics, &r->numerics);
+  if (rc == 0 && pen_json_member(root, "tile_elems"))
+    rc = pen_json_get_size(json, root, "tile_elems", &r->tile_elems);
   if (rc == 0)
     rc = pen_json_get_array(json, root, "stores", &stores);
   for (size_t i = 0; rc == 0 && i < pen_json_size(stores); i++)

@@ -22,6 +22,7 @@ struct pen_rundir {
   int lock_fd;
   uint8_t run_id[16];
   struct pen_numerics numerics;
+  size_t tile_elems; /* as the newest start had them; 0: not known */
   struct pen_rundir_store stores[PEN_RUNDIR_STORES_MAX]; /* ascending */
   size_t n_stores;
 };

@@ -1,227 +1,302 @@
 /* search.c: coordinate descent over what changes a step's time but no number.
  *
- * Each candidate is a real layout and a real schedule, simulated.  Main thread,
- * at start.  Disadvantage: choices are changed one by one, so two that help only
- * together are not found. */
+ * Each candidate is a real layout and a real schedule, simulated for as long as
+ * it may still be the fastest; none is simulated twice.  Main thread, at start.
+ * Disadvantage: choices are changed one by one, so two that help only together
+ * are not found. */
 #include "src/train/search.h"
+
+#include <string.h>
 
 #include "base/error.h"
 
 #define TURNS_MAX 3
-#define VALUES_MAX 8
+#define VALUES_MAX 12
+#define TRIED_MAX 256
 
-/* One choice: its values, and how a wish takes one. */
-struct choice {
-  bool (*is_free)(const struct pen_search_problem *p);
-  size_t (*values)(const struct pen_search_problem *p,
-                   size_t values[VALUES_MAX]);
-  void (*set)(struct pen_fit_wish *wish, size_t value);
+enum { STATE, ACTIVATIONS, RECOMPUTE, GROUP, GRADIENTS, TILE, WEIGHT_SLOTS,
+       GRADIENT_SLOTS, TILE_SLOTS, THREADS, UPDATE_THREADS, EARLY, CHOICES };
+
+#define BY_RULE (SIZE_MAX - 1) /* a choice that is left to it */
+
+/* A candidate: the value of each choice. */
+struct point {
+  size_t value[CHOICES];
 };
 
-/* ---- the choices ---- */
+struct search {
+  const struct pen_search_problem *p;
+  const struct pen_fit_wish *rule;
+  struct point best;
+  size_t recompute;  /* blocks that do so in the best */
+  struct pen_search_result found;
+  struct {
+    struct point point;
+    double seconds;
+    size_t recompute;
+  } tried[TRIED_MAX];
+  size_t n_tried;
+};
 
-static bool group_is_free(const struct pen_search_problem *p)
+/* ---- the values of each choice ---- */
+
+static size_t list(const size_t *all, size_t n, size_t values[VALUES_MAX])
 {
-  return p->free_group && p->shape.n_micros > 1;
+  memcpy(values, all, n * sizeof *all);
+  return n;
+}
+#define LIST(values, ...)                                                     \
+  list((const size_t[]){__VA_ARGS__},                                        \
+       sizeof(size_t[]){__VA_ARGS__} / sizeof(size_t), values)
+
+static void add_value(size_t value, size_t values[VALUES_MAX], size_t *n)
+{
+  for (size_t i = 0; i < *n; i++)
+    if (values[i] == value)
+      return;
+  if (*n < VALUES_MAX)
+    values[(*n)++] = value;
 }
 
-/* 1, 2, 4 ... and all. */
-static size_t group_values(const struct pen_search_problem *p,
-                           size_t values[VALUES_MAX])
+/* `first`, twice that, four times ... and the last; `by_rule` among them stands
+ * for the rule. */
+static size_t doublings(size_t first, size_t last, size_t by_rule,
+                        size_t values[VALUES_MAX])
 {
   size_t n = 0;
-  for (size_t g = 1; g < p->shape.n_micros && n + 1 < VALUES_MAX; g *= 2)
-    values[n++] = g;
-  values[n++] = p->shape.n_micros;
+  add_value(BY_RULE, values, &n);
+  for (size_t v = first; v < last && n + 1 < VALUES_MAX; v *= 2)
+    if (v != by_rule)
+      add_value(v, values, &n);
+  if (last != by_rule)
+    add_value(last, values, &n);
   return n;
 }
 
-static void set_group(struct pen_fit_wish *wish, size_t value)
+static size_t quarters(size_t of, size_t values[VALUES_MAX])
 {
-  wish->group_size = value;
+  size_t n = 0;
+  for (size_t quarter = 0; quarter <= 4; quarter++)
+    add_value(of * quarter / 4, values, &n);
+  return n;
 }
 
-static bool recompute_is_free(const struct pen_search_problem *p)
-{
-  return p->free_recompute;
-}
-
-/* None, quarters, all. */
-static size_t recompute_values(const struct pen_search_problem *p,
+/* None, quarters, all; and near the best so far. */
+static size_t recompute_values(const struct search *s,
                                size_t values[VALUES_MAX])
 {
-  size_t n_body = p->workload->body_end - p->workload->body_begin, n = 0;
-  for (size_t quarter = 0; quarter <= 4; quarter++) {
-    size_t blocks = n_body * quarter / 4;
-    if (n == 0 || values[n - 1] != blocks)
-      values[n++] = blocks;
+  const struct pen_workload *w = s->p->workload;
+  size_t n_body = w->body_end - w->body_begin, n = quarters(n_body, values);
+  for (size_t part = 8; part <= 16; part *= 2) {
+    size_t some = n_body / part;
+    if (s->recompute >= some)
+      add_value(s->recompute - some, values, &n);
+    if (s->recompute + some <= n_body)
+      add_value(s->recompute + some, values, &n);
   }
   return n;
 }
 
-static void set_recompute(struct pen_fit_wish *wish, size_t value)
+static size_t values_of(const struct search *s, int choice,
+                        size_t values[VALUES_MAX])
 {
-  wish->recompute_blocks = value;
-}
-
-static bool weight_slots_are_free(const struct pen_search_problem *p)
-{
-  return p->free_weight_slots;
-}
-
-static size_t weight_slot_values(const struct pen_search_problem *p,
-                                 size_t values[VALUES_MAX])
-{
-  static const size_t all[] = {2, 3, 4, 6};
-  (void)p;
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    values[i] = all[i];
-  return sizeof all / sizeof *all;
-}
-
-static void set_weight_slots(struct pen_fit_wish *wish, size_t value)
-{
-  wish->weight_slots = value;
-}
-
-static bool tile_slots_are_free(const struct pen_search_problem *p)
-{
-  return p->free_tile_slots;
-}
-
-static size_t tile_slot_values(const struct pen_search_problem *p,
-                               size_t values[VALUES_MAX])
-{
-  static const size_t all[] = {3, 4, 6, 8, 12};
-  (void)p;
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    values[i] = all[i];
-  return sizeof all / sizeof *all;
-}
-
-static void set_tile_slots(struct pen_fit_wish *wish, size_t value)
-{
-  wish->tile_slots = value;
-}
-
-/* Where the device has room for state, that room may be worth more to
- * activations. */
-static bool state_is_free(const struct pen_search_problem *p)
-{
-  return p->free_state;
-}
-
-static size_t state_values(const struct pen_search_problem *p,
-                           size_t values[VALUES_MAX])
-{
-  (void)p;
-  values[0] = PEN_FIT_AUTO;
-  values[1] = PEN_FIT_HOST;
-  return 2;
-}
-
-static void set_state(struct pen_fit_wish *wish, size_t value)
-{
-  wish->state = (enum pen_fit_place)value;
-}
-
-static bool speculative_is_free(const struct pen_search_problem *p)
-{
-  return p->free_speculative;
-}
-
-/* None, quarters, all. */
-static size_t speculative_values(const struct pen_search_problem *p,
-                                 size_t values[VALUES_MAX])
-{
-  size_t n_blocks = p->workload->n_blocks, n = 0;
-  for (size_t quarter = 0; quarter <= 4; quarter++) {
-    size_t blocks = n_blocks * quarter / 4;
-    if (n == 0 || values[n - 1] != blocks)
-      values[n++] = blocks;
+  const struct pen_search_problem *p = s->p;
+  const struct pen_search_free *f = &p->free;
+  const struct pen_demand_options *d = &p->simulate.demand;
+  switch (choice) {
+  case STATE: /* its room may be worth more to activations */
+    return f->state ? LIST(values, BY_RULE, PEN_FIT_HOST) : 0;
+  case ACTIVATIONS: /* and theirs to weights */
+    return f->activations ? LIST(values, BY_RULE, PEN_FIT_HOST) : 0;
+  case RECOMPUTE:
+    return f->recompute ? recompute_values(s, values) : 0;
+  case GROUP:
+    return f->group && p->shape.n_micros > 1
+               ? doublings(1, p->shape.n_micros, 0, values)
+               : 0;
+  case GRADIENTS: /* compact state may be worth its room more than they are */
+    return f->gradients ? LIST(values, BY_RULE, PEN_FIT_NVME) : 0;
+  case TILE:
+    return f->tile ? doublings(p->tile_least, p->tile_most,
+                               s->rule->tile_elems, values)
+                   : 0;
+  case WEIGHT_SLOTS:
+    return f->weight_slots ? LIST(values, BY_RULE, 2, 4, 6) : 0;
+  case GRADIENT_SLOTS:
+    return f->gradient_slots ? LIST(values, BY_RULE, 1, 3) : 0;
+  case TILE_SLOTS:
+    return f->tile_slots ? LIST(values, BY_RULE, 3, 6, 8, 12) : 0;
+  case THREADS:
+    return f->threads ? doublings(1, d->threads, d->threads, values) : 0;
+  case UPDATE_THREADS:
+    return f->update_threads
+               ? doublings(1, d->update_threads, d->update_threads, values)
+               : 0;
+  default: /* blocks that are updated during backward */
+    return f->early ? quarters(p->workload->n_blocks, values) : 0;
   }
-  return n;
 }
 
-static void set_speculative(struct pen_fit_wish *wish, size_t value)
+static void set(struct pen_search_result *c, int choice, size_t value)
 {
-  wish->speculative_blocks = value;
+  struct pen_fit_wish *w = &c->wish;
+  switch (choice) {
+  case STATE:
+    w->state = (enum pen_fit_place)value;
+    break;
+  case ACTIVATIONS:
+    w->activations = (enum pen_fit_place)value;
+    break;
+  case RECOMPUTE:
+    w->recompute_blocks = value;
+    break;
+  case GROUP:
+    w->group_size = value;
+    break;
+  case GRADIENTS:
+    w->gradients = (enum pen_fit_place)value;
+    break;
+  case TILE:
+    w->tile_elems = value;
+    break;
+  case WEIGHT_SLOTS:
+    w->weight_slots = value;
+    break;
+  case GRADIENT_SLOTS:
+    w->gradient_slots = value;
+    break;
+  case TILE_SLOTS:
+    w->tile_slots = value;
+    break;
+  case THREADS:
+    c->threads = value;
+    break;
+  case UPDATE_THREADS:
+    c->update_threads = value;
+    break;
+  default:
+    w->speculative_blocks = value;
+  }
 }
 
-static const struct choice choices[] = {
-    {state_is_free, state_values, set_state},
-    {recompute_is_free, recompute_values, set_recompute},
-    {group_is_free, group_values, set_group},
-    {weight_slots_are_free, weight_slot_values, set_weight_slots},
-    {tile_slots_are_free, tile_slot_values, set_tile_slots},
-    {speculative_is_free, speculative_values, set_speculative},
-};
-
-/* ---- the search ---- */
-
-/* *ret_seconds 0: does not fit. */
-static int try_wish(const struct pen_search_problem *p,
-                    const struct pen_fit_wish *wish,
-                    struct pen_search_result *found, double *ret_seconds)
+/* What a point stands for. */
+static struct pen_search_result result_of(const struct search *s,
+                                          const struct point *point)
 {
-  struct pen_layout layout;
-  struct pen_run_plan plan;
+  struct pen_search_result c = {
+      .wish = *s->rule,
+      .threads = s->p->simulate.demand.threads,
+      .update_threads = s->p->simulate.demand.update_threads};
+  for (int choice = 0; choice < CHOICES; choice++)
+    if (point->value[choice] != BY_RULE)
+      set(&c, choice, point->value[choice]);
+  return c;
+}
+
+static double gain_of(int choice)
+{
+  return choice == THREADS || choice == UPDATE_THREADS
+             ? PEN_SEARCH_GAIN_THREADS
+             : PEN_SEARCH_GAIN;
+}
+
+/* ---- one candidate ---- */
+
+static int simulate(const struct pen_search_problem *p,
+                    const struct pen_search_result *c,
+                    const struct pen_layout *layout, double enough_s,
+                    double *ret_seconds)
+{
+  struct pen_simulate_options options = p->simulate;
   struct pen_rehearsal rehearsal;
   struct pen_simulate_result step;
-  int rc = p->place(p->ctx, wish, &layout, &plan);
-  *ret_seconds = 0;
-  found->n_tried++;
-  if (rc < 0)
-    return rc;
-  found->n_fitting++;
-  rc = pen_rehearsal_open(&rehearsal, p->workload, &layout, &plan, &p->shape,
-                          false, p->drains);
+  options.demand.threads = c->threads;
+  options.demand.update_threads = c->update_threads;
+  options.enough_s = enough_s;
+  int rc = pen_rehearsal_open(&rehearsal, p->workload, layout, &p->shape, false,
+                              p->drains);
   if (rc == 0)
-    rc = pen_rehearsal_run(&rehearsal, &p->simulate, NULL, &step);
+    rc = pen_rehearsal_run(&rehearsal, &options, NULL, &step);
   if (rc == 0)
     *ret_seconds = step.seconds;
   pen_rehearsal_close(&rehearsal);
-  pen_layout_done(&layout);
   return rc;
 }
 
-/* The best value of one choice; true where it is better than what was. */
-static int improve(const struct pen_search_problem *p, const struct choice *c,
-                   struct pen_search_result *found, bool *ret_better)
+/* *ret_seconds 0: does not fit; enough_s or more: not less than that. */
+static int try_point(struct search *s, const struct point *point,
+                     double enough_s, double *ret_seconds,
+                     size_t *ret_recompute)
 {
-  size_t values[VALUES_MAX], n = c->values(p, values);
-  struct pen_fit_wish best = found->wish;
-  double seconds = found->seconds;
+  for (size_t i = 0; i < s->n_tried; i++)
+    if (memcmp(&s->tried[i].point, point, sizeof *point) == 0) {
+      *ret_seconds = s->tried[i].seconds;
+      *ret_recompute = s->tried[i].recompute;
+      return 0;
+    }
+  struct pen_search_result c = result_of(s, point);
+  struct pen_layout layout;
+  double seconds = 0;
+  size_t recompute = 0;
+  int rc = s->p->place(s->p->ctx, &c.wish, &layout);
+  s->found.n_tried++;
+  if (rc == 0) {
+    s->found.n_fitting++;
+    recompute = layout.placement.recompute_blocks;
+    rc = simulate(s->p, &c, &layout, enough_s, &seconds);
+    pen_layout_done(&layout);
+  }
+  if (rc < 0 && rc != -PEN_ENOFIT)
+    return rc;
+  if (s->n_tried < TRIED_MAX) {
+    s->tried[s->n_tried].point = *point;
+    s->tried[s->n_tried].seconds = seconds;
+    s->tried[s->n_tried++].recompute = recompute;
+  }
+  *ret_seconds = seconds;
+  *ret_recompute = recompute;
+  return rc;
+}
+
+/* ---- the search ---- */
+
+/* The best value of one choice; true where it is better than what was. */
+static int improve(struct search *s, int choice, bool *ret_better)
+{
+  size_t values[VALUES_MAX], n = values_of(s, choice, values);
+  struct point best = s->best;
+  double seconds = s->found.seconds;
+  size_t recompute = s->recompute;
   for (size_t i = 0; i < n; i++) {
-    struct pen_fit_wish wish = found->wish;
-    double its_seconds;
-    c->set(&wish, values[i]);
-    int rc = try_wish(p, &wish, found, &its_seconds);
-    if (rc == -PEN_ENOFIT)
-      pen_error_clear();
-    else if (rc < 0)
+    struct point point = s->best;
+    double its_seconds, enough = seconds * (1 - gain_of(choice));
+    size_t its_recompute;
+    point.value[choice] = values[i];
+    int rc = try_point(s, &point, enough, &its_seconds, &its_recompute);
+    if (rc < 0 && rc != -PEN_ENOFIT)
       return rc;
-    else if (seconds == 0 || its_seconds < seconds * (1 - PEN_SEARCH_GAIN)) {
-      best = wish;
+    pen_error_clear();
+    if (its_seconds > 0 && (seconds == 0 || its_seconds < enough)) {
+      best = point;
       seconds = its_seconds;
+      recompute = its_recompute;
+      *ret_better = true;
     }
   }
-  *ret_better |= found->seconds == 0 ? seconds > 0 : seconds < found->seconds;
-  found->wish = best;
-  found->seconds = seconds;
+  s->best = best;
+  s->found.seconds = seconds;
+  s->recompute = recompute;
   return 0;
 }
 
-static int take_turns(const struct pen_search_problem *p,
-                      struct pen_search_result *found)
+static int take_turns(struct search *s)
 {
   bool better = true;
   int rc = 0;
   for (int turn = 0; rc == 0 && better && turn < TURNS_MAX; turn++) {
     better = false;
-    for (size_t i = 0; rc == 0 && i < sizeof choices / sizeof *choices; i++)
-      if (choices[i].is_free(p))
-        rc = improve(p, &choices[i], found, &better);
+    for (int choice = 0; rc == 0 && choice < CHOICES; choice++)
+      rc = improve(s, choice, &better);
   }
   return rc;
 }
@@ -230,21 +305,27 @@ int pen_search(const struct pen_search_problem *problem,
                const struct pen_fit_wish *rule,
                struct pen_search_result *ret_result)
 {
-  struct pen_search_result found = {.wish = *rule};
+  struct search s = {.p = problem, .rule = rule};
   struct pen_error why = {0};
-  int rc = try_wish(problem, rule, &found, &found.seconds);
-  if (rc < 0 && rc != -PEN_ENOFIT)
-    return rc;
-  if (rc < 0)
+  for (int choice = 0; choice < CHOICES; choice++)
+    s.best.value[choice] = BY_RULE;
+  int first = try_point(&s, &s.best, 0, &s.found.seconds, &s.recompute);
+  if (first < 0 && first != -PEN_ENOFIT)
+    return first;
+  if (first < 0)
     pen_error_take(&why);
-  found.rule_seconds = found.seconds;
-  int first = rc;
-  rc = take_turns(problem, &found);
-  if (rc == 0 && found.seconds == 0) {
+  s.found.rule_seconds = s.found.seconds;
+  int rc = take_turns(&s);
+  if (rc == 0 && s.found.seconds == 0) {
     pen_error_put(&why);
     return first;
   }
-  if (rc == 0)
-    *ret_result = found;
-  return rc;
+  if (rc < 0)
+    return rc;
+  *ret_result = result_of(&s, &s.best);
+  ret_result->seconds = s.found.seconds;
+  ret_result->rule_seconds = s.found.rule_seconds;
+  ret_result->n_tried = s.found.n_tried;
+  ret_result->n_fitting = s.found.n_fitting;
+  return 0;
 }

@@ -5,27 +5,37 @@
 #include "offload/fit.h"
 #include "offload/rehearse.h"
 
+/* What the user left open; the search settles nothing else. */
+struct pen_search_free {
+  bool group, recompute, weight_slots, gradient_slots, tile_slots;
+  bool state, activations; /* whether a device with memory of its own has them */
+  bool gradients;          /* whether drives have them */
+  bool tile;
+  bool threads, update_threads;
+  bool early; /* how many blocks are updated during backward */
+};
+
 struct pen_search_problem {
   const struct pen_workload *workload;
   struct pen_simulate_options simulate; /* with the machine */
   struct pen_shape shape;               /* of a full step */
-  /* What the user left open; the search settles nothing else. */
-  bool free_group, free_recompute, free_weight_slots, free_tile_slots;
-  bool free_state; /* of a device with memory of its own */
-  bool free_speculative;
+  struct pen_search_free free;
   bool drains; /* each step's update is applied before the next begins */
+  size_t tile_least, tile_most; /* elements; only doublings of the least, and
+                                   the most, are tried */
   /* Lays a wish out in the memory there is.  0: *ret_layout is the caller's to
    * free; -PEN_ENOFIT; or what ends the search. */
   int (*place)(void *ctx, const struct pen_fit_wish *wish,
-               struct pen_layout *ret_layout, struct pen_run_plan *ret_plan);
+               struct pen_layout *ret_layout);
   void *ctx;
 };
 
 struct pen_search_result {
-  struct pen_fit_wish wish;      /* of the fastest */
-  double seconds;                /* of its step */
-  double rule_seconds;           /* as the rule alone would have it; 0: that
-                                    did not fit */
+  struct pen_fit_wish wish; /* of the fastest */
+  size_t threads, update_threads;
+  double seconds;           /* of its step */
+  double rule_seconds;      /* as the rule alone would have it; 0: that did not
+                               fit */
   size_t n_tried, n_fitting;
 };
 
@@ -36,7 +46,9 @@ int pen_search(const struct pen_search_problem *problem,
                const struct pen_fit_wish *rule,
                struct pen_search_result *ret_result);
 
-/* A share of the step: less is within what the simulator can tell. */
+/* A share of the step: less is within what the simulator can tell.  Threads must
+ * gain more, since it knows nothing of caches and of the system's scheduler. */
 #define PEN_SEARCH_GAIN 0.005
+#define PEN_SEARCH_GAIN_THREADS 0.03
 
 #endif

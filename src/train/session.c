@@ -12,12 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "src/train/drives.h"
 
-#define TILE_ELEMS_LEAST (16 * PEN_NORM_CHUNK_ELEMS) /* 12 MiB of state */
-#define TILE_ELEMS_MOST (80 * PEN_NORM_CHUNK_ELEMS)  /* 60 MiB */
-#define TILES_OF_A_BLOCK 64
-#define TILE_ELEMS_INFERENCE PEN_NORM_CHUNK_ELEMS
 #define IO_DEPTH_AUTO 4
 
 int pen_session_config_path(const char *model, char *ret_path, size_t bytes,
@@ -103,7 +98,7 @@ static int choose_gemm(struct pen_session *s,
                                  .tokens = shape->max_tokens,
                                  .hidden = s->config.hidden_size,
                                  .ffn = s->config.intermediate_size};
-  if (!s->gemm_choice.n)
+  if (!s->gemm_choice.n || strcmp(*gemm, "auto") != 0)
     return 0;
   int rc = pen_gemm_choice_make(&trial, s->isa, s->pool, &s->gemm_choice);
   if (rc == 0)
@@ -111,15 +106,20 @@ static int choose_gemm(struct pen_session *s,
   return rc;
 }
 
+static size_t first_of(size_t a, size_t b, size_t c)
+{
+  return a ? a : b ? b : c;
+}
+
 static int open_compute(struct pen_session *s, const char *gemm,
                         const struct pen_session_shape *shape)
 {
-  size_t described = s->machine.described_cores;
-  struct pen_division_wish wish = {.threads = s->machine.threads
-                                                  ? s->machine.threads
-                                                  : described,
-                                   .update_threads = s->machine.update_threads,
-                                   .numa = s->machine.numa && !described};
+  const struct pen_machine_settings *m = &s->machine;
+  struct pen_division_wish wish = {
+      .threads = first_of(m->threads, s->found.threads, m->described_cores),
+      .update_threads =
+          first_of(m->update_threads, s->found.update_threads, 0),
+      .numa = m->numa && !m->described_cores};
   if (s->backend) { /* compute only puts work into the device's queue */
     if (!wish.update_threads)
       wish.update_threads =
@@ -135,7 +135,8 @@ static int open_compute(struct pen_session *s, const char *gemm,
                                       .max_positions = shape->max_positions,
                                       .cache_tokens = shape->cache_tokens,
                                       .max_micros = shape->max_micros,
-                                      .max_logit_rows = shape->max_logit_rows};
+                                      .max_logit_rows = shape->max_logit_rows,
+                                      .empty_tables = shape->config_only};
   if (s->backend) {
     options.ops = s->backend->ops[s->elem];
     options.device = s->backend->stream_device;
@@ -159,212 +160,47 @@ static int open_compute(struct pen_session *s, const char *gemm,
   if (rc == 0)
     rc = pen_model_create(s->params, &options, s->pool, s->update_pool,
                           &s->model);
-  pen_memory_add(&s->memory, "model tables and scratch", PEN_TIER_HOST,
+  pen_memory_set(&s->memory, "model tables and scratch", PEN_TIER_HOST,
                  bytes);
   return rc;
 }
 
-static size_t whole_chunks(size_t elems)
+static void close_compute(struct pen_session *s)
 {
-  return (elems + PEN_NORM_CHUNK_ELEMS - 1) / PEN_NORM_CHUNK_ELEMS *
-         PEN_NORM_CHUNK_ELEMS;
+  pen_model_free(&s->model);
+  pen_pool_free(&s->update_pool);
+  pen_pool_free(&s->pool);
+  pen_division_done(&s->division);
+  pen_topology_done(&s->topology);
 }
 
-/* No tile is larger than the largest block: the rest would never be used.
- * Large blocks have large tiles, so that a schedule and its proof stay short. */
-static size_t choose_tile(const struct pen_workload *w)
+/* The model again, for as many threads as the search chose. */
+static int take_threads(struct pen_session *s, const char *gemm,
+                        const struct pen_session_shape *shape)
 {
-  size_t largest = 1;
-  for (size_t b = 0; b < w->n_blocks; b++)
-    if (w->blocks[b].elems > largest)
-      largest = w->blocks[b].elems;
-  size_t tile = whole_chunks(largest / TILES_OF_A_BLOCK);
-  if (tile < TILE_ELEMS_LEAST)
-    tile = TILE_ELEMS_LEAST;
-  if (tile > TILE_ELEMS_MOST)
-    tile = TILE_ELEMS_MOST;
-  largest = whole_chunks(largest);
-  return largest < tile ? largest : tile;
-}
-
-/* Whole norm chunks of state, rounded up. */
-static size_t tile_of(const struct pen_state_format *format, uint64_t bytes)
-{
-  uint64_t chunk = pen_state_bytes(format, PEN_NORM_CHUNK_ELEMS);
-  return (bytes + chunk - 1) / chunk * PEN_NORM_CHUNK_ELEMS;
-}
-
-static void fill_wish(struct pen_fit_wish *wish, const struct pen_workload *w,
-                      uint64_t tile_bytes, bool inference)
-{
-  wish->inference = inference;
-  if (inference)
-    wish->tile_elems = TILE_ELEMS_INFERENCE;
-  else
-    wish->tile_elems = tile_bytes ? tile_of(w->state, tile_bytes)
-                                  : choose_tile(w);
-  if (!wish->weight_slots)
-    wish->weight_slots = 3;
-  if (!wish->gradient_slots)
-    wish->gradient_slots = 2;
-  if (!wish->tile_slots)
-    wish->tile_slots = inference ? 1 : 4;
-  if (!wish->activation_slots)
-    wish->activation_slots = 4;
-}
-
-/* A placement within `host` bytes with all that the memory list has by now. */
-struct place {
-  struct pen_session *session;
-  uint64_t host;
-};
-
-/* Room for the schedule's tables is needed too, and how much is known only once
- * there is a placement: so room is set aside for those of the last try until
- * they fit, or are in the number that is said to be missing.  What does not fit
- * has a layout all the same. */
-static int fit(const struct place *at, const struct pen_fit_wish *wish,
-               bool proves, struct pen_layout *ret_layout,
-               struct pen_run_plan *ret_plan)
-{
-  const struct pen_session *s = at->session;
-  const struct pen_workload *w = pen_model_workload(s->model);
-  struct pen_placement placement;
-  uint64_t tables = 0;
-  for (;;) {
-    struct pen_fit_limits limits = {
-        .device_bytes =
-            s->machine.device_bytes ? s->machine.device_bytes : PEN_ALL_BYTES,
-        .host_bytes = at->host,
-        .host_taken_bytes = s->memory.total[PEN_TIER_HOST] + tables,
-        .has_nvme = s->machine.n_nvme_dirs > 0};
-    int fits = pen_fit(w, wish, &limits, &placement);
-    if (fits < 0 && fits != -PEN_ENOFIT)
-      return fits;
-    int rc = pen_layout_init(ret_layout, w, &placement);
-    if (rc == 0)
-      rc = pen_run_plan(w, ret_layout, proves && fits == 0, ret_plan);
-    if (rc < 0)
-      return rc;
-    if (ret_plan->table_bytes <= tables ||
-        (fits == 0 && limits.host_taken_bytes - tables +
-                              ret_plan->table_bytes +
-                              ret_layout->tier_bytes[PEN_TIER_HOST] <=
-                          at->host))
-      return fits;
-    tables = ret_plan->table_bytes;
-    pen_layout_done(ret_layout);
-    pen_error_clear();
-  }
-}
-
-/* What is chosen is proved in the end. */
-static int fit_candidate(void *ctx, const struct pen_fit_wish *wish,
-                         struct pen_layout *ret_layout,
-                         struct pen_run_plan *ret_plan)
-{
-  int rc = fit(ctx, wish, false, ret_layout, ret_plan);
-  if (rc < 0)
-    pen_layout_done(ret_layout);
-  return rc;
+  if (!s->found.threads && !s->found.update_threads)
+    return 0;
+  close_compute(s);
+  return open_compute(s, s->gemm_choice.n ? s->gemm_choice.chosen->name : gemm,
+                      shape);
 }
 
 struct pen_simulate_options
 pen_session_simulate_options(const struct pen_session *s,
                              const struct pen_machine *machine)
 {
-  size_t threads = s->machine.threads ? s->machine.threads : machine->cores;
+  const struct pen_machine_settings *m = &s->machine;
+  const struct pen_search_result *f = &s->found; /* zeros: nothing was chosen */
+  size_t threads = first_of(m->threads, f->threads, machine->cores);
+  size_t update_threads = first_of(m->update_threads, f->update_threads, threads);
   return (struct pen_simulate_options){
       .demand = {.machine = machine,
                  .elem_bytes = pen_elem_bytes(s->elem),
                  .state = pen_state_number(s->state),
                  .threads = threads,
-                 .update_threads = s->machine.update_threads
-                                       ? s->machine.update_threads
-                                       : threads},
+                 .update_threads = update_threads},
       .io_depth = s->io_depth,
       .apply = true};
-}
-
-/* Lets the profile choose what `wish` leaves open.  One that lacks a rate leaves
- * the rule in its place. */
-static int search(struct pen_session *s, const struct pen_session_shape *shape,
-                  struct place *at, struct pen_fit_wish *wish)
-{
-  const struct pen_fit_wish *asked = &s->machine.wish;
-  struct pen_machine machine = *s->machine.profile;
-  int rc = pen_drives_choose(&s->machine, &machine);
-  if (asked->unified) /* the cores compute, whatever device there is */
-    pen_machine_without_device(&machine);
-  struct pen_search_problem problem = {
-      .workload = pen_model_workload(s->model),
-      .simulate = pen_session_simulate_options(s, &machine),
-      .shape = {.kind = PEN_STEP_TRAIN,
-                .n_micros = shape->max_micros,
-                .n_tokens = (double)(shape->max_micros * shape->max_tokens),
-                .speculates = true},
-      .free_group = !asked->group_size,
-      .free_recompute = asked->recompute_blocks == PEN_FIT_RECOMPUTE_AUTO,
-      .free_weight_slots = !asked->weight_slots,
-      .free_tile_slots = !asked->tile_slots,
-      .free_state = asked->state == PEN_FIT_AUTO && !asked->unified,
-      .free_speculative = s->machine.searches_speculative,
-      .drains = s->machine.updates_after_backward,
-      .place = fit_candidate,
-      .ctx = at};
-  if (rc == 0)
-    rc = pen_search(&problem, wish, &s->found);
-  if (rc == 0) {
-    *wish = s->found.wish;
-  } else if (rc == -PEN_EUSAGE) {
-    pen_log_warn("%s; until then placement is by the fixed rule",
-                 pen_error_text());
-    pen_error_clear();
-    rc = 0;
-  }
-  return rc;
-}
-
-/* oneDNN does, for each size. */
-static bool makes_much_code(const struct pen_session *s,
-                            const struct pen_session_shape *shape)
-{
-  return (shape->sizes_vary || shape->inference) &&
-         strcmp(pen_session_products(s), "onednn") == 0;
-}
-
-/* What the slots leave of the limits is not theirs. */
-static int place(struct pen_session *s, const struct pen_session_shape *shape)
-{
-  const struct pen_workload *w = pen_model_workload(s->model);
-  uint64_t host = s->machine.host_bytes;
-  const char *name = "--host-memory";
-  if (!host) {
-    host = pen_memory_available();
-    name = "the RAM available now";
-  }
-  struct pen_fit_wish wish = s->machine.wish;
-  fill_wish(&wish, w, s->machine.tile_bytes, shape->inference);
-  pen_memory_add(&s->memory, "batches and sequence tables", PEN_TIER_HOST,
-                 shape->other_bytes);
-  pen_memory_add(&s->memory, "timeline", PEN_TIER_HOST, shape->trace_bytes);
-  pen_memory_add(&s->memory, "libraries, program, stacks (allowance)",
-                 PEN_TIER_HOST,
-                 PEN_MEMORY_LIBRARY_BYTES +
-                     (makes_much_code(s, shape) ? PEN_MEMORY_SIZES_BYTES : 0));
-  struct place at = {s, host};
-  int rc = 0;
-  if (s->machine.profile && !shape->inference &&
-      (!s->backend || pen_machine_has_device(s->machine.profile)))
-    rc = search(s, shape, &at, &wish);
-  if (rc == 0 || rc == -PEN_ENOFIT)
-    rc = fit(&at, &wish, true, &s->layout, &s->plan);
-  if (rc < 0 && rc != -PEN_ENOFIT)
-    return rc;
-  pen_memory_add_layout(&s->memory, &s->layout);
-  pen_memory_add(&s->memory, "schedule and its proof", PEN_TIER_HOST,
-                 s->plan.table_bytes);
-  return rc < 0 ? rc : pen_memory_check(&s->memory, host, name);
 }
 
 static int open_engine(struct pen_session *s)
@@ -397,7 +233,9 @@ int pen_session_open(struct pen_session *session,
   if (rc == 0)
     rc = open_compute(session, model->gemm, shape);
   if (rc == 0)
-    rc = place(session, shape);
+    rc = pen_session_place(session, shape);
+  if (rc == 0)
+    rc = take_threads(session, model->gemm, shape);
   return rc;
 }
 
@@ -452,13 +290,9 @@ void pen_session_close(struct pen_session *session)
 {
   pen_run_free(&session->run);
   pen_layout_done(&session->layout);
-  pen_model_free(&session->model);
-  pen_pool_free(&session->update_pool);
-  pen_pool_free(&session->pool);
-  pen_backend_close(&session->backend);
   pen_division_enter(&session->division, PEN_LANE_READ); /* anywhere again */
-  pen_division_done(&session->division);
-  pen_topology_done(&session->topology);
+  close_compute(session);
+  pen_backend_close(&session->backend);
   pen_params_free(&session->params);
   pen_hfdir_close(&session->dir);
 }

@@ -31,6 +31,7 @@ struct pen_session_shape {
   bool inference;
   bool tries_gemm;  /* --gemm auto by a trial: a training run's first start */
   bool config_only; /* plan: the model may be a config.json without weights */
+  bool unproved;    /* nobody will run it: its schedules need no proof */
 };
 
 /* Parts in the order they are made; the struct is the caller's to read. */
@@ -75,6 +76,11 @@ const char *pen_session_products_variant(const struct pen_session *session);
 /* session_backend.c, for pen_session_open: opens what `machine.backend` asks
  * for and `gemm` goes with; "auto" falls back to the host, saying why. */
 int pen_session_open_backend(struct pen_session *session, const char *gemm);
+
+/* session_place.c, for pen_session_open: chooses the placement, lays it out, and
+ * holds it against the limits.  What the search chose is in session->found. */
+int pen_session_place(struct pen_session *session,
+                      const struct pen_session_shape *shape);
 
 /* The config.json of a model: a directory's, or the file itself. */
 int pen_session_config_path(const char *model, char *ret_path, size_t bytes,

@@ -35,8 +35,9 @@ struct pen_machine_settings {
   const char *io_engine;      /* name or fault specification */
   size_t io_depth;            /* 0: auto */
   uint64_t tile_bytes;        /* of state; 0: auto */
-  struct pen_fit_wish wish;   /* zero slots: auto; tile_elems is
-                                 set by tile_bytes */
+  size_t tile_elems;          /* as a resumed run has them; 0: it is none */
+  struct pen_fit_wish wish;   /* zero slots: auto; its tile_elems is set by
+                                 the two above */
   bool updates_after_backward; /* before the next step begins, as a step of its
                                   own: to compare with */
   bool searches_speculative;  /* with a profile, how many blocks are updated
@@ -68,6 +69,7 @@ struct pen_train_settings {
   const char *output_dir;
   bool resume, overwrite, dry_run;
   bool plan_only; /* nothing will be loaded: a config.json is model enough */
+  bool what_if;   /* with plan_only: this is not what is asked, only beside it */
 
   uint32_t max_length; /* 0: 1,024, or what the model can at most */
   bool refuse_truncation; /* of records longer than that */

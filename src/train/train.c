@@ -48,6 +48,7 @@ static int open_rundir(struct pen_trainer *t)
   s->accumulation = n->accumulation;
   s->packing = n->packing;
   s->seed = n->seed;
+  s->machine.tile_elems = t->rundir.tile_elems;
   if (!s->model.state)
     s->model.state = n->state;
   t->numerics.state = s->model.state;
@@ -119,6 +120,7 @@ int pen_trainer_open_session(struct pen_trainer *t, bool tries)
       .head_rows = t->resumes ? t->numerics.head_rows : 0,
       .tries_gemm = !t->resumes && !t->set.plan_only && !tries,
       .config_only = t->set.plan_only,
+      .unproved = tries || t->set.what_if,
       .other_bytes =
           pen_batch_bytes(t->train.order.batch_sequences, row),
       .trace_bytes = t->set.trace ? (size_t)PEN_LANES * TRACE_EVENTS_PER_LANE *
@@ -279,8 +281,11 @@ static int make_rundir(struct pen_trainer *t)
                            &t->rundir);
   if (rc == 0 && !t->resumes)
     rc = pen_trainer_begin_products(t);
-  if (rc == 0 && t->rundir.numerics.state != t->numerics.state) {
+  size_t tile_elems = t->session.layout.placement.tile_elems;
+  if (rc == 0 && (t->rundir.numerics.state != t->numerics.state ||
+                  t->rundir.tile_elems != tile_elems)) {
     t->rundir.numerics.state = t->numerics.state;
+    t->rundir.tile_elems = tile_elems;
     rc = pen_rundir_save(&t->rundir);
   }
   if (rc == 0 && t->set.config_text) {

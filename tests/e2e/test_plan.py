@@ -226,11 +226,50 @@ def what_would_make_it_fit(folder):
     options = ("plan", "--model", shape(folder), *WORKSTATION, "--profile", write_profile(folder, drives=[]))
     done = fail(3, "does not fit", *options, "--ram", "12GiB", "-o", "json")
     changes = [c["what"] for c in json.loads(done.stdout)["changes"]]
-    assert "a drive for state (--nvme-path DIR)" in changes, changes
-    (more,) = [c for c in changes if c.endswith("more RAM")]
+    assert re.fullmatch(r"a drive with [\d.]+ GiB for state \(--nvme-path DIR\)", changes[0]), changes
+    (more,) = [c for c in changes if re.fullmatch(r"[\d.]+ \wiB more RAM", c)]
     missing = float(more.split()[0])
     succeed(*options, "--ram", f"{12 + missing + 1.5}GiB")
     assert "fits with" in fail(3, "does not fit", *options, "--ram", "12GiB").stdout
+
+
+UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def follow(way, host):
+    """Options for what a line of advice says, and the RAM with it."""
+    options = []
+    for part in way.split(" and "):
+        if part.startswith("--"):
+            options += part.split()
+        elif part.startswith("a drive"):
+            options += DRIVE
+        elif part.startswith("a GPU"):
+            options += ["--gpu", re.search(r"--gpu (\S+)\)", part).group(1)]
+        else:
+            number, unit = re.fullmatch(r"([\d.]+) (\wiB) more RAM", part).groups()
+            host += int(float(number) * UNITS[unit] * 1.005)  # three digits are printed
+    return options, host
+
+
+@test
+def every_way_makes_it_fit(folder):
+    """Each line, followed, is a plan that fits; the cheapest come first; and nothing is left that a line says is too much."""
+    profile = ("--profile", write_profile(folder, drives=[]))
+    for gpu, host, more in (("rtx3060", 8 << 30, ("--max-length", "8192", "-b", "16")),
+                            ("rtx3080", 12 << 30, ("--max-length", "4096", "-b", "4")),
+                            (None, 6 << 30, ("--max-length", "1024", "-b", "8"))):
+        base = ["plan", "--model", shape(folder), "--cores", "8", *profile]
+        device = ["--gpu", gpu] if gpu else []
+        done = fail(3, "does not fit", *base, *device, *more, "--host-memory", host, "-o", "json")
+        ways = [c["what"] for c in json.loads(done.stdout)["changes"]]
+        assert ways and not any("GPU" in way for way in ways[:1]), ways
+        for way in ways:
+            options, ram = follow(way, host)
+            replaced = device if "--gpu" not in options else []
+            succeed(*base, *replaced, *more, *options, "--host-memory", ram)
+            if "more RAM" in way:
+                fail(3, "does not fit", *base, *replaced, *more, *options, "--host-memory", host + (ram - host) * 8 // 10)
 
 
 @test
@@ -259,6 +298,10 @@ def a_sweep_is_a_plan_for_each_value(folder):
     with open(figure, encoding="utf-8") as f:
         text = f.read()
     assert text.startswith("<svg") and text.rstrip().endswith("</svg>") and "64GiB" in text and "does not fit" in text
+    page = os.path.join(folder, "ram.html")
+    plan_shape(folder, *options, "--sweep", "ram=1GiB,16GiB,64GiB", "--plot", page)
+    with open(page, encoding="utf-8") as f:
+        assert f.read() == "<!DOCTYPE html>\n<meta charset='utf-8'>\n<title>penstock plan</title>\n" + text
     config = ("plan", "--model", shape(folder), *WORKSTATION)
     fail(2, "no option --rams", *config, "--sweep", "rams=1,2")
     fail(2, "ram=32GiB,64GiB", *config, "--sweep", "ram")
@@ -288,10 +331,62 @@ def what_would_make_it_fit_together(folder):
                "-b", "16", "--profile", write_profile(folder, drives=[]))
     done = fail(3, "does not fit", *options, "-o", "json")
     changes = [c["what"] for c in json.loads(done.stdout)["changes"]]
-    assert changes and all(c.startswith("a drive for state (--nvme-path DIR) and ") for c in changes), changes
-    more = changes[0].split(" and ")[1].split()
-    assert more[0] == "--per-device-train-batch-size", more
-    succeed(*options[:-2], *more, *DRIVE, "--profile", write_profile(folder))
+    first = changes[0].split(" and ")
+    assert first[0].startswith("a drive with ") and first[1].startswith("--per-device-train-batch-size "), changes
+    succeed(*options[:-2], *first[1].split(), *DRIVE, "--profile", write_profile(folder))
+
+
+@test
+def threads_are_chosen(folder):
+    """An optimizer that waits for memory leaves cores to products."""
+    options = ("--ram", "64GiB", "--cores", "16", "--max-length", "1024", "-b", "1")
+    chosen = plan_shape(folder, *options)
+    assert chosen["update_threads"] < chosen["threads"] == 16, (chosen["threads"], chosen["update_threads"])
+    fixed = plan_shape(folder, *options, "--update-threads", "16")
+    assert fixed["update_threads"] == 16
+    assert chosen["time"]["seconds_per_step"] < 0.97 * fixed["time"]["seconds_per_step"], (chosen["time"], fixed["time"])
+    text = succeed("plan", "--model", shape(folder), "--profile", write_profile(folder, drives=[]), *options, "-o", "yaml").stdout
+    assert f"update-threads: {chosen['update_threads']}\n" in text, text
+
+
+@test
+def a_run_takes_the_threads_that_were_chosen(folder):
+    job = Job(folder)
+    profile = ("--profile", write_profile(folder, dram_update_bytes_per_s=4e8, fp32_flops=6e9, fp32_flops_per_core=3e9))
+    said = succeed("train", *job.options, *HOST, *profile, "-o", job.path("out")).stderr
+    assert plan(job, *profile)["update_threads"] == 1 and " and 1 update threads" in said, said
+    succeed("train", *job.options, *HOST, "--update-threads", "2", *profile, "-o", job.path("plain"))
+    same_weights(job.path("out"), job.path("plain"))
+
+
+@test
+def the_tile_stays_with_the_run(folder):
+    """Found once; on resume state is not moved for another one."""
+    job = Job(folder, intermediate_size=8192)
+    options = (*job.options, *HOST, *drives(folder), "--profile", write_profile(folder), "-o", job.path("out"))
+    succeed("train", *options, "--tile-size", "768KiB", "--max-steps", "2")
+    with open(job.path("out/run.json"), encoding="utf-8") as f:
+        before = json.load(f)
+    assert before["tile_elems"] == 65536 and before["stores"][-1]["generation"] == 0, before
+    succeed("train", *options, "--max-steps", "4", "--resume")
+    with open(job.path("out/run.json"), encoding="utf-8") as f:
+        after = json.load(f)
+    assert after["tile_elems"] == 65536 and after["stores"] == before["stores"], after
+    succeed("train", *options, "--max-steps", "6", "--resume", "--tile-size", "1536KiB")
+    with open(job.path("out/run.json"), encoding="utf-8") as f:
+        moved = json.load(f)
+    assert moved["tile_elems"] == 131072 and moved["stores"][-1]["generation"] == 1, moved
+
+
+@test
+def a_tile_is_chosen(folder):
+    """Where a drive's latency is long, larger pieces hide more of it."""
+    slow = [{"read_bytes_per_s": 2e9, "write_bytes_per_s": 1e9, "latency_s": 0.02, "sync_s": 1e-3}]
+    options = ("plan", "--model", shape(folder), "--max-length", "1024", "-b", "1", "--ram", "12GiB", "--drives", "1",
+               "--profile", write_profile(folder, drives=slow), "-o", "json")
+    chosen, fixed = (json.loads(succeed(*options, *more).stdout) for more in ((), ("--tile-size", "12MiB")))
+    assert chosen["tile_bytes"] > fixed["tile_bytes"] == 12 << 20, (chosen["tile_bytes"], fixed["tile_bytes"])
+    assert chosen["time"]["seconds_per_step"] < fixed["time"]["seconds_per_step"] * 0.995
 
 
 @test
@@ -318,7 +413,8 @@ def device_memory_is_used_to_the_block(folder):
 def a_cgroup_s_limit_is_a_limit(folder):
     """Before anything is taken: the table and status 3, not a signal."""
     job = Job(folder, intermediate_size=8192)
-    fixed = ("--recompute", "none", "--recompute-logits", "none", "--group-size", "1")
+    fixed = ("--recompute", "none", "--recompute-logits", "none", "--group-size", "1", "--weight-slots", "3",
+             "--gradient-slots", "2", "--tile-slots", "4")
     args = [PENSTOCK, *map(str, job.args(job.path("out"), *fixed))]
     need = tier_bytes(succeed(*args[1:], "--dry-run"), "host")
     for base, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):

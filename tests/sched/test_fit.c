@@ -183,6 +183,48 @@ static void test_a_small_device_holds_what_it_can(void **state)
              "--device-memory");
 }
 
+/* Rings shrink, and only then, where all that can leave has left; never those
+ * that were asked for. */
+static void test_rings_shrink_last(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, false, 2);
+  struct pen_fit_wish wish = plain_wish();
+  wish.unified = false;
+  wish.weight_slots = wish.gradient_slots = wish.tile_slots = 0;
+  wish.activation_slots = 0;
+  struct pen_fit_limits limits = {.device_bytes = PEN_ALL_BYTES,
+                                  .host_bytes = PEN_ALL_BYTES};
+  struct pen_placement p;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_int_equal(p.weight_slots, 3);
+  assert_int_equal(p.gradient_slots, 2);
+  assert_int_equal(p.tile_slots, 4);
+  assert_int_equal(p.activation_slots, 4);
+  struct pen_fit_wish usual = wish;
+  usual.weight_slots = 3;
+  usual.gradient_slots = 2;
+  usual.tile_slots = usual.activation_slots = 4;
+  uint64_t all = bytes_of(&toy, &p, PEN_TIER_DEVICE);
+  size_t slots = 3;
+  for (limits.device_bytes = all;; limits.device_bytes -= 4096) {
+    int rc = pen_fit(&toy.workload, &wish, &limits, &p);
+    if (rc == -PEN_ENOFIT)
+      break;
+    test_ok(rc);
+    assert_true(bytes_of(&toy, &p, PEN_TIER_DEVICE) <= limits.device_bytes);
+    assert_true(p.weight_slots <= slots);
+    slots = p.weight_slots;
+    struct pen_placement q;
+    int asked = pen_fit(&toy.workload, &usual, &limits, &q);
+    assert_int_equal(asked, p.weight_slots == 3 ? 0 : -PEN_ENOFIT);
+    pen_error_clear();
+  }
+  pen_error_clear();
+  assert_int_equal(slots, 1);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -192,6 +234,7 @@ int main(void)
       cmocka_unit_test(test_without_drives_it_says_so),
       cmocka_unit_test(test_a_wish_is_not_moved),
       cmocka_unit_test(test_a_small_device_holds_what_it_can),
+      cmocka_unit_test(test_rings_shrink_last),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,59 @@ static void test_drive_bound_is_bytes_by_rate(void **state)
   is_near(h.result.seconds, 4.2);
 }
 
+/* Drives that are alike are simulated as one; a hair's breadth of difference
+ * makes them several, and the step as long. */
+static void test_equal_drives_are_as_several(void **state)
+{
+  struct hand h;
+  hand_init(&h);
+  h.machine.n_drives = 3;
+  for (int d = 0; d < 3; d++)
+    h.machine.drives[d] = (struct pen_machine_drive){
+        .read = 40, .write = 20, .mixed = 25, .latency_s = 0.01, .sync_s = 0.1};
+  for (uint32_t i = 0; i < 4; i++) {
+    hand_add(&h, PEN_TASK_READ, PEN_LANE_READ, (struct pen_cost){.nvme_bytes = 70});
+    hand_add(&h, PEN_TASK_WRITE, PEN_LANE_WRITE, (struct pen_cost){.nvme_bytes = 90})
+        ->wait[PEN_LANE_READ] = i + 1;
+  }
+  hand_add(&h, PEN_TASK_COMMIT, PEN_LANE_WRITE, (struct pen_cost){0});
+  hand_run(&h);
+  struct pen_simulate_result one = h.result;
+  h.machine.drives[1].read *= 1 + 1e-12;
+  hand_run(&h);
+  is_near(one.seconds, h.result.seconds);
+  is_near(one.critical_seconds, h.result.critical_seconds);
+  assert_int_equal(one.n_resources, h.result.n_resources);
+  for (size_t r = 0; r < one.n_resources; r++) {
+    is_near(one.load[r], h.result.load[r]);
+    is_near(one.least_seconds[r], h.result.least_seconds[r]);
+  }
+  assert_true(one.load[PEN_RESOURCE_DRIVES + 2 * PEN_DRIVE_RESOURCES] > 0.1);
+}
+
+/* A step that cannot be short enough is given up: at once where bytes by rate
+ * say so, else when the clock does. */
+static void test_enough_is_enough(void **state)
+{
+  struct hand h;
+  hand_init(&h);
+  hand_add(&h, PEN_TASK_FORWARD, PEN_LANE_COMPUTE, (struct pen_cost){.flops = 120});
+  hand_add(&h, PEN_TASK_UPDATE, PEN_LANE_UPDATE, (struct pen_cost){.update_elems = 50});
+  for (int i = 0; i < 4; i++)
+    hand_add(&h, PEN_TASK_COPY, PEN_LANE_UPLOAD, (struct pen_cost){.link_bytes = 1});
+  hand_run(&h);
+  double whole = h.result.seconds;
+  h.options.enough_s = whole * 1.001;
+  hand_run(&h);
+  is_near(h.result.seconds, whole);
+  for (double part = 0.1; part < 1; part += 0.2) {
+    h.options.enough_s = whole * part;
+    hand_run(&h);
+    assert_true(h.result.seconds >= h.options.enough_s);
+    assert_true(h.result.seconds <= whole * (1 + NEAR));
+  }
+}
+
 /* 100 bytes each way: measured together at 30 bytes/s it takes 200 / 30 s, and
  * at 80 the slower direction alone counts. */
 static void test_reads_and_writes_together(void **state)
@@ -453,6 +506,8 @@ int main(void)
       cmocka_unit_test(test_the_unused_goes_to_others),
       cmocka_unit_test(test_two_slots_hide_copies),
       cmocka_unit_test(test_drive_bound_is_bytes_by_rate),
+      cmocka_unit_test(test_equal_drives_are_as_several),
+      cmocka_unit_test(test_enough_is_enough),
       cmocka_unit_test(test_reads_and_writes_together),
       cmocka_unit_test(test_latency_and_depth),
       cmocka_unit_test(test_guards),
