@@ -354,7 +354,7 @@ int pen_plan_find_ways(const struct pen_plan_case *question,
                      .max_length = plan->trainer.set.max_length,
                      .ram = pen_plan_host_limit(question),
                      .ram_step = 1};
-  while (f.ram_step < f.ram / 16)
+  while (f.ram_step < f.ram / 64)
     f.ram_step *= 2;
   int rc = 0;
   for (unsigned set = next_set(0);

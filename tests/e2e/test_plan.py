@@ -269,7 +269,7 @@ def every_way_makes_it_fit(folder):
             replaced = device if "--gpu" not in options else []
             succeed(*base, *replaced, *more, *options, "--host-memory", ram)
             if "more RAM" in way:
-                fail(3, "does not fit", *base, *replaced, *more, *options, "--host-memory", host + (ram - host) * 8 // 10)
+                fail(3, "does not fit", *base, *replaced, *more, *options, "--host-memory", host + (ram - host) * 7 // 10)
 
 
 @test
