@@ -92,6 +92,17 @@ static int more_tokens(struct finder *f)
   return try_case(f, &changed, what);
 }
 
+static int early_updates(struct finder *f)
+{
+  struct pen_plan_case changed = *f->question;
+  struct pen_machine_settings *m = &changed.settings.machine;
+  if (m->searches_speculative || m->wish.speculative_blocks ||
+      m->updates_after_backward)
+    return 0; /* somebody has thought of it */
+  m->searches_speculative = true;
+  return try_case(f, &changed, "--speculative-updates auto");
+}
+
 static int by_speedup(const void *a, const void *b)
 {
   double x = ((const struct pen_plan_change *)a)->speedup;
@@ -112,6 +123,8 @@ int pen_plan_find_changes(const struct pen_plan_case *question,
       rc = more_ram(&f);
     if (rc == 0)
       rc = more_tokens(&f);
+    if (rc == 0)
+      rc = early_updates(&f);
   }
   qsort(changes, f.n, sizeof *changes, by_speedup);
   *ret_n = f.n;

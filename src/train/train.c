@@ -245,6 +245,10 @@ static void print_start(const struct pen_trainer *t)
                  "while %d of %d steps were clipped or skipped",
                  s->layout.n_speculative, s->params->n_blocks,
                  PEN_SPECULATION_MISSES, PEN_SPECULATION_STEPS);
+  else if (s->machine.wish.speculative_blocks)
+    pen_log_info("early updates: of no block; they cannot be had of rows of an "
+                 "embedding, of what a device keeps, and with --durability none of "
+                 "state on drives");
   print_cut(t);
   print_search(s);
   if (s->engine) {
