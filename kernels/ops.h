@@ -17,6 +17,7 @@
 #include "kernels/elem.h"
 #include "kernels/gemm.h"
 #include "kernels/shapes.h"
+#include "kernels/state.h"
 #include "kernels/stream.h"
 
 struct pen_ops {
@@ -155,6 +156,13 @@ struct pen_ops {
   void (*adamw)(struct pen_stream *s, const struct pen_adamw_params *params,
                 bool decays, size_t n, float *p, float *m, float *v,
                 const void *grad, void *weight);
+  /* One AdamW step on a range of state in a compact format (state.h), all of
+   * which decays or none of it; grad, the half (update's weight) and `weight`,
+   * which gets a copy of it, are bf16 [part.n].  update is read before the
+   * return. */
+  void (*state_update)(struct pen_stream *s,
+                       const struct pen_state_format *format,
+                       const struct pen_state_update *update, void *weight);
   /* x = 0, n fp32. */
   void (*zero_f32)(struct pen_stream *s, size_t n, float *x);
 

@@ -20,6 +20,7 @@
   }
 
 const struct pen_state_format pen_state_fp32 = {
+  .kind = PEN_STATE_FP32,
   .name = "fp32",
   .exact = true,
   .is_plain = true,
@@ -29,6 +30,7 @@ const struct pen_state_format pen_state_fp32 = {
 };
 
 const struct pen_state_format pen_state_split32 = {
+  .kind = PEN_STATE_SPLIT32,
   .name = "split32",
   .exact = true,
   .has_half = true,
@@ -38,6 +40,7 @@ const struct pen_state_format pen_state_split32 = {
 };
 
 const struct pen_state_format pen_state_bf16 = {
+  .kind = PEN_STATE_BF16,
   .name = "bf16",
   .has_half = true,
   .n_arrays = 3,
@@ -46,6 +49,7 @@ const struct pen_state_format pen_state_bf16 = {
 };
 
 const struct pen_state_format pen_state_int8 = {
+  .kind = PEN_STATE_INT8,
   .name = "int8",
   .has_half = true,
   .n_arrays = 5,
@@ -54,9 +58,9 @@ const struct pen_state_format pen_state_int8 = {
   .rows = PEN_ISA_ROWS(state_int8),
 };
 
-/* Files of state name their format by its place: new ones go to the end. */
 static const struct pen_state_format *const formats[] = {
-  &pen_state_fp32, &pen_state_split32, &pen_state_bf16, &pen_state_int8};
+  [PEN_STATE_FP32] = &pen_state_fp32, [PEN_STATE_SPLIT32] = &pen_state_split32,
+  [PEN_STATE_BF16] = &pen_state_bf16, [PEN_STATE_INT8] = &pen_state_int8};
 
 #define N_FORMATS (sizeof formats / sizeof *formats)
 
@@ -67,10 +71,7 @@ const struct pen_state_format *pen_state_numbered(size_t number)
 
 size_t pen_state_number(const struct pen_state_format *format)
 {
-  size_t i = 0;
-  while (formats[i] != format)
-    i++;
-  return i;
+  return (size_t)format->kind;
 }
 
 int pen_state_find(const char *name, const struct pen_state_format **ret_format)
@@ -108,18 +109,6 @@ size_t pen_state_half_bytes(const struct pen_state_format *format,
   return format->has_half ? elems * sizeof(uint16_t) : 0;
 }
 
-/* Each array at the range's first element. */
-static void find_arrays(const struct pen_state_format *format,
-                        const struct pen_state_part *part,
-                        void *ret_arrays[PEN_STATE_ARRAYS_MAX])
-{
-  char *array = part->arrays;
-  for (size_t i = 0; i < format->n_arrays; i++) {
-    ret_arrays[i] = array + array_bytes(format, i, part->begin);
-    array += array_bytes(format, i, part->elems);
-  }
-}
-
 void pen_state_copy(const struct pen_state_format *format,
                     const struct pen_state_part *part, const void *from)
 {
@@ -137,7 +126,7 @@ void pen_state_update(const struct pen_state_format *format,
 {
   void *arrays[PEN_STATE_ARRAYS_MAX];
   assert(update->part.n % PEN_STATE_GROUP_ELEMS == 0);
-  find_arrays(format, &update->part, arrays);
+  pen_state_find_arrays(format, &update->part, arrays);
   uint64_t outer = pen_fpmode_begin();
   format->rows[update->isa]->update(update, arrays);
   pen_fpmode_set(outer);
@@ -148,7 +137,7 @@ void pen_state_pack(const struct pen_state_format *format, enum pen_isa isa,
                     const float *p, const float *m, const float *v)
 {
   void *arrays[PEN_STATE_ARRAYS_MAX];
-  find_arrays(format, part, arrays);
+  pen_state_find_arrays(format, part, arrays);
   uint64_t outer = pen_fpmode_begin();
   format->rows[isa]->pack(part->n, arrays, half, p, m, v);
   pen_fpmode_set(outer);
@@ -159,7 +148,7 @@ void pen_state_unpack(const struct pen_state_format *format, enum pen_isa isa,
                       float *p, float *m, float *v)
 {
   void *arrays[PEN_STATE_ARRAYS_MAX];
-  find_arrays(format, part, arrays);
+  pen_state_find_arrays(format, part, arrays);
   uint64_t outer = pen_fpmode_begin();
   format->rows[isa]->unpack(part->n, arrays, half, p, m, v);
   pen_fpmode_set(outer);

@@ -56,7 +56,14 @@ struct pen_state_row {
                  float *m, float *v);
 };
 
+/* A format's number: its place in the table of formats, which files of state keep.
+ * New ones go to the end. */
+enum pen_state_kind {
+  PEN_STATE_FP32, PEN_STATE_SPLIT32, PEN_STATE_BF16, PEN_STATE_INT8
+};
+
 struct pen_state_format {
+  enum pen_state_kind kind;
   const char *name;
   bool exact;    /* trains to the same bits as fp32 */
   bool is_plain; /* its arrays are p, m and v in fp32 */
@@ -74,6 +81,20 @@ const struct pen_state_format *pen_state_numbered(size_t number);
 size_t pen_state_number(const struct pen_state_format *format);
 /* -PEN_EUSAGE, listing the names, where there is none of this name. */
 int pen_state_find(const char *name, const struct pen_state_format **ret_format);
+
+/* ret_arrays: each array at the range's first element. */
+static inline void
+pen_state_find_arrays(const struct pen_state_format *format,
+                      const struct pen_state_part *part,
+                      void *ret_arrays[PEN_STATE_ARRAYS_MAX])
+{
+  char *array = (char *)part->arrays; /* C++ reads this, too */
+  for (size_t i = 0; i < format->n_arrays; i++) {
+    size_t bytes = format->arrays[i].group_bytes;
+    ret_arrays[i] = array + part->begin / PEN_STATE_GROUP_ELEMS * bytes;
+    array += part->elems / PEN_STATE_GROUP_ELEMS * bytes;
+  }
+}
 
 /* Bytes of all arrays for `elems` elements; and of their halves, 0 where the
  * format has none. */

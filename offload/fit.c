@@ -256,13 +256,7 @@ static int check_state(const struct fitter *f)
                          "beside its weights and gradients; leave out %s",
                          is_away(f->wish->weights) ? "--offload-params"
                                                    : "--offload-gradients");
-  if (f->w->state->is_plain)
-    return 0;
-  return pen_error_set(PEN_EUSAGE,
-                       "--offload-optimizer none: a device updates state in "
-                       "fp32 alone, and this is kept as %s; leave it out, or "
-                       "keep fp32",
-                       f->w->state->name);
+  return 0;
 }
 
 static size_t slots(size_t asked, size_t usual) { return asked ? asked : usual; }

@@ -194,12 +194,17 @@ static void place_activations(struct maker *m)
                                 false, w->blocks[b].saved_bytes);
 }
 
+static size_t image_bytes(const struct maker *m, size_t elems)
+{
+  struct pen_tile tile = {.elems = elems};
+  return elems ? pen_layout_image_bytes(m->l, &tile) : 0;
+}
+
+/* As a device keeps it. */
 static size_t state_bytes_of_block(const struct maker *m, size_t block)
 {
   size_t elems = m->w->blocks[block].elems, tile = m->l->placement.tile_elems;
-  size_t rest = elems % tile;
-  return elems / tile * pen_slot_aligned(pen_state_bytes(m->l->state, tile)) +
-         (rest ? pen_slot_aligned(pen_state_bytes(m->l->state, rest)) : 0);
+  return elems / tile * image_bytes(m, tile) + image_bytes(m, elems % tile);
 }
 
 /* Does the device keep all that the update of this block needs? */
@@ -210,7 +215,7 @@ static bool stays_near(const struct maker *m, size_t block, size_t sum_bytes,
   size_t bytes = sum_bytes + state_bytes_of_block(m, block) +
                  pen_slot_aligned(w->blocks[block].elems * w->weight_elem_bytes);
   bool near = m->l->slots[m->l->weight_home[block]].tier == PEN_TIER_DEVICE &&
-              m->l->state->is_plain && bytes <= *budget;
+              bytes <= *budget;
   if (near && *budget != PEN_ALL_BYTES)
     *budget -= bytes;
   return near;

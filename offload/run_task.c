@@ -7,6 +7,7 @@
  * the tests of whole steps hold together. */
 #include <string.h>
 
+#include "base/rng.h"
 #include "kernels/gradient.h"
 #include "offload/run_lanes.h"
 #include "offload/update.h"
@@ -228,14 +229,32 @@ static void place_halves(const struct pen_layout *l, const struct pen_tile *tile
   }
 }
 
+/* Where the device keeps state: images, halves included. */
+static int update_near(struct pen_run *run, const struct pen_task *t,
+                       void *const *at)
+{
+  const struct pen_layout *l = run->o.layout;
+  const struct pen_tile *tile = &l->tiles[t->tile];
+  char *half = (char *)at[1] + pen_layout_half_offset(l, tile);
+  struct pen_device_update update = {
+      .params = &run->update.params,
+      .begin = tile->begin,
+      .elems = tile->elems,
+      .key = pen_rng_u64(run->update.seed, run->update.number, t->block),
+      .state = at[1],
+      .half = l->state->has_half ? half : NULL,
+      .grad = at[0],
+      .weight = at[2]};
+  return model(run)->update(model(run)->ctx, t->block, &update);
+}
+
 static int do_update(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
   const struct pen_layout *l = run->o.layout;
   const struct pen_tile *tile = &l->tiles[t->tile];
   if (t->lane == PEN_LANE_COMPUTE)
-    return model(run)->update(model(run)->ctx, t->block, &run->update.params,
-                              tile->begin, tile->elems, at[1], at[0], at[2]);
+    return update_near(run, t, at);
   struct pen_update update = {.isa = run->o.isa,
                               .params = &run->update.params,
                               .workload = run->o.workload,

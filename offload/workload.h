@@ -120,6 +120,18 @@ struct pen_inputs {
   void *kept;         /* [kept_bytes], at first with anything in it */
 };
 
+/* AdamW where the device keeps state: of a block's elements [begin, begin +
+ * elems), each decayed or not as the block's ranges say. */
+struct pen_device_update {
+  const struct pen_adamw_params *params;
+  size_t begin, elems;
+  uint64_t key;     /* of random rounding, as in state.h */
+  void *state;      /* arrays of the workload's format */
+  void *half;       /* [elems], in and out; NULL: the format has none */
+  const void *grad; /* [elems], as weight in the run's dtype */
+  void *weight;     /* out */
+};
+
 /* What the model computes.  `micro` counts within the step; the model's `ctx`
  * holds that step's batches.  Every pointer is inside a slot the running task
  * declared.  Weights and activations have the run's dtype (bf16 or fp32).
@@ -228,13 +240,9 @@ struct pen_compute {
   int (*finish_rows)(void *ctx, size_t block, const float *sums, float *kept,
                      void *stored, struct pen_finish_result *result);
 
-  /* AdamW on the device, of the block's elements [begin, begin + elems), each
-   * decayed or not as its ranges say: state p, m, v [elems] one after the
-   * other; grad and weight [elems] in the run's dtype.  The bits of the update
-   * lane's.  params is read before the return. */
-  int (*update)(void *ctx, size_t block, const struct pen_adamw_params *params,
-                size_t begin, size_t elems, float *state, const void *grad,
-                void *weight);
+  /* The bits of the update lane's; update is read before the return. */
+  int (*update)(void *ctx, size_t block,
+                const struct pen_device_update *update);
 };
 
 #endif

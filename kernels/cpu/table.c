@@ -37,6 +37,7 @@ const struct pen_cpu_table PEN_CPU_NAME(pen_cpu_table) = {
             .gradient_finish =
                 PEN_CPU_BF16 ? pen_ops_finish_bf16 : pen_ops_finish_f32,
             .adamw = PEN_CPU_BF16 ? pen_ops_adamw_bf16 : pen_ops_adamw_f32,
+            .state_update = pen_ops_state_update,
             .zero_f32 = pen_cpu_zero_f32,
             .route = pen_cpu_route,
             .route_backward = pen_cpu_route_backward,

@@ -4,23 +4,11 @@
  *
  * A thread updates four elements.  Disadvantage: division and square root cost
  * some thirty operations each; memory stays the limit. */
+#include "kernels/cuda/adamw.cuh"
 #include "kernels/cuda/elem.cuh"
 
 namespace pen_cuda {
 namespace {
-
-__device__ inline float one_nan(float x)
-{
-  return isnan(x) ? __uint_as_float(0x7fc00000) : x;
-}
-
-/* A moment as it is stored: below the smallest normal it is 0. */
-__device__ inline float stored_moment(float x)
-{
-  if ((__float_as_uint(x) & 0x7fffffff) < 0x00800000)
-    return 0;
-  return one_nan(x);
-}
 
 /* bf16: nearest, ties away from zero, for weights alone. */
 template <class W> __device__ inline W weight_of(float p)
@@ -40,12 +28,7 @@ __device__ inline void update_one(const struct pen_adamw_params &c, float decay,
                                   float grad, float &p, float &m, float &v,
                                   W &weight)
 {
-  float g = c.factor * grad;
-  m = stored_moment(m + c.one_minus_beta1 * (g - m));
-  v = stored_moment(c.beta2 * v + (c.one_minus_beta2 * g) * g);
-  float step = c.step_size * (m / (sqrtf(v) + c.eps));
-  /* + 0 makes a step of -0 into +0, which leaves a weight of -0 alone. */
-  p = one_nan(decay * p - (step + 0.0f));
+  adamw_step(c, decay, grad, p, m, v);
   weight = weight_of<W>(p);
 }
 

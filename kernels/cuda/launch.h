@@ -22,6 +22,7 @@
 #include "kernels/adamw.h"
 #include "kernels/elem.h"
 #include "kernels/shapes.h"
+#include "kernels/state.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -162,6 +163,13 @@ int pen_cuda_adamw(pen_cuda_stream s, const struct pen_adamw_params *params,
                    bool decays, size_t n, float *p, float *m, float *v,
                    enum pen_elem grad_elem, const void *grad,
                    enum pen_elem weight_elem, void *weight);
+
+/* [bits] pen_state_update of a compact format, all of whose elements decay or
+ * none: arrays at their first element, u->weight is the half, weight its copy;
+ * u's arrays are the device's. */
+int pen_cuda_state_update(pen_cuda_stream s, enum pen_state_kind kind,
+                          const struct pen_state_update *u, void *const *arrays,
+                          void *weight);
 
 #ifdef __cplusplus
 }

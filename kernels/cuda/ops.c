@@ -229,6 +229,16 @@ static void adamw(struct pen_stream *s, const struct pen_adamw_params *params,
                           grad, PEN_CUDA_ELEM, weight), "adamw");
 }
 
+static void state_update(struct pen_stream *s,
+                         const struct pen_state_format *format,
+                         const struct pen_state_update *update, void *weight)
+{
+  void *arrays[PEN_STATE_ARRAYS_MAX];
+  pen_state_find_arrays(format, &update->part, arrays);
+  check(s, pen_cuda_state_update(queue(s), format->kind, update, arrays,
+                                 weight), "state_update");
+}
+
 static void gradient_finish(struct pen_stream *s, size_t n, size_t chunk_elems,
                             const float *grad, void *stored, double *chunk_sumsq,
                             uint64_t *nonfinite)
@@ -309,6 +319,7 @@ const struct pen_ops PEN_CUDA_TABLE = {
     .from_f32 = from_f32,
     .gradient_finish = gradient_finish,
     .adamw = adamw,
+    .state_update = state_update,
     .zero_f32 = zero_f32,
     .route = route,
     .route_backward = route_backward,

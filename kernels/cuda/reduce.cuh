@@ -18,6 +18,10 @@ struct greater {
   {
     return fmaxf(a, b);
   }
+  __device__ uint32_t operator()(uint32_t a, uint32_t b) const
+  {
+    return a > b ? a : b;
+  }
 };
 
 /* Over the WIDTH neighbouring lanes this one belongs to: lanes at distance

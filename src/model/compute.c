@@ -421,22 +421,37 @@ static int finish_rows(void *ctx, size_t block, const float *sums, float *kept,
 
 /* ---- AdamW, where the device keeps state ---- */
 
-static int update(void *ctx, size_t block, const struct pen_adamw_params *params,
-                  size_t begin, size_t elems, float *state, const void *grad,
-                  void *weight)
+/* Elements [from, from + n) of what is updated. */
+static void update_range(struct pen_model *m, const struct pen_device_update *u,
+                         bool decays, size_t from, size_t n)
+{
+  size_t elem = pen_elem_bytes(m->options.elem);
+  void *grad = at(u->grad, from * elem), *weight = at(u->weight, from * elem);
+  float *p = (float *)u->state + from;
+  struct pen_state_update part = {
+      .params = u->params, .part = {u->state, u->elems, from, n},
+      .decay_end = decays ? n : 0, .key = u->key, .first = u->begin + from,
+      .elem = m->options.elem, .grad = grad};
+  if (!u->half) {
+    m->ops->adamw(&m->stream, u->params, decays, n, p, p + u->elems,
+                  p + 2 * u->elems, grad, weight);
+    return;
+  }
+  part.weight = (uint16_t *)u->half + from;
+  m->ops->state_update(&m->stream, m->options.state, &part, weight);
+}
+
+static int update(void *ctx, size_t block, const struct pen_device_update *u)
 {
   struct pen_model *m = ctx;
   const struct pen_block *b = &m->params->blocks[block];
-  size_t elem = pen_elem_bytes(m->options.elem), end = begin + elems;
+  size_t end = u->begin + u->elems;
   for (size_t r = 0; r < b->n_ranges; r++) {
     const struct pen_block_range *range = &b->ranges[r];
-    size_t from = range->begin > begin ? range->begin : begin;
+    size_t from = range->begin > u->begin ? range->begin : u->begin;
     size_t to = range->end < end ? range->end : end;
-    float *p = state + (from - begin);
     if (from < to)
-      m->ops->adamw(&m->stream, params, range->decays, to - from, p, p + elems,
-                    p + 2 * elems, at(grad, (from - begin) * elem),
-                    at(weight, (from - begin) * elem));
+      update_range(m, u, range->decays, from - u->begin, to - from);
   }
   return pen_stream_take_status(&m->stream);
 }

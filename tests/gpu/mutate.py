@@ -31,7 +31,7 @@ PATTERNS = [(r"__syncthreads\(\);", ";"), (r"__syncwarp\(\);", ";"), (r"ptx_copy
             (r"__syncthreads_or\(", "(int)("), (r"atomicAdd\((\w+), ", r"*\1 += (")]
 
 # The test program that runs a source's kernels.
-TESTS = {"attention": "attention", "attention_backward": "attention", "gradient": "flat"}
+TESTS = {"attention": "attention", "attention_backward": "attention", "gradient": "flat", "state": "flat"}
 
 
 def read(name):
@@ -116,13 +116,22 @@ def write_tree(folder, name, text):
                 f.write(text if other == name else read(other))
 
 
+def included(names):
+    """These files and the headers of the kernels' folder that they include."""
+    found = set(names)
+    while more := {name for f in found for name in re.findall(rf'"{FOLDER}/(\w+\.cuh)"', read(f))} - found:
+        found |= more
+    return sorted(found)
+
+
 def digest_of(name, text, sources):
-    """Of all that a verdict depends on."""
+    """Of all that a verdict depends on: kernels, their tests, and what runs them."""
     digest = hashlib.sha256(f"{name}\n{text}".encode())
-    folders = [(FOLDER, (".cuh", ".h")), ("tests/gpu", (".c", ".h", ".py")), ("tests/gpu/simt", (".cc", ".h")),
-               ("tests/gpu/simt/include", (".h",)), ("tests/gpu/simt/include/kernels/cuda", (".cuh",))]
-    paths = [f"{FOLDER}/{source}.cu" for source in sources]
-    for folder, ends in folders:
+    paths = [f"{FOLDER}/{n}" for n in included([s + ".cu" for s in sources]) if n != name]
+    paths += sorted({f"tests/gpu/test_{TESTS.get(s, 'kernels')}.c" for s in sources})
+    paths += [f"tests/gpu/{n}" for n in ("table.c", "attention_oracle.c")]
+    for folder, ends in (("tests/gpu/simt", (".cc", ".h")), ("tests/gpu/simt/include", (".h",)),
+                         ("tests/gpu/simt/include/kernels/cuda", (".cuh",))):
         paths += [f"{folder}/{n}" for n in sorted(os.listdir(os.path.join(ROOT, folder))) if n.endswith(ends)]
     for path in paths:
         with open(os.path.join(ROOT, path), "rb") as f:

@@ -1,4 +1,4 @@
-/* AdamW and the finishing of gradients on the GPU's kernels have the host's
+/* AdamW, on compact state too, and the finishing of gradients have the host's
  * bits, on zeros, denormals, ties, infinities and NaNs too; so have rounding
  * and activations.  The loss is near the host's, and norms have the same bits
  * wherever their rows lie. */
@@ -122,6 +122,66 @@ static void each_adamw(void *ctx)
 static void test_adamw(void **state)
 {
   table_each_order(each_adamw, NULL);
+}
+
+/* ---- compact state ---- */
+
+/* A few steps of elements from `first` on, by the host and by the kernels. */
+static void state_same(const struct pen_state_format *format, size_t n,
+                       uint64_t first, bool decays, bool wild)
+{
+  struct pen_adamw_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95,
+                                  .eps = 1e-8, .weight_decay = 0.1};
+  size_t bytes = pen_state_bytes(format, n), half_bytes = n * sizeof(uint16_t);
+  float *p = numbers(n, 1, wild), *m = numbers(n, 2, wild);
+  float *v = numbers(n, 3, wild);
+  for (size_t i = 0; i < n; i++)
+    v[i] = fabsf(v[i]);
+  void *want = aligned_alloc(64, (bytes + 127) / 64 * 64);
+  uint16_t *half = aligned_alloc(64, half_bytes);
+  struct pen_state_part part = {want, n, 0, n};
+  pen_state_pack(format, PEN_ISA_SCALAR, &part, half, p, m, v);
+  void *got = copy_of(want, bytes), *got_half = copy_of(half, half_bytes);
+  uint16_t *weight = aligned_alloc(64, half_bytes);
+  for (uint64_t step = 1; step <= 3; step++) {
+    struct pen_adamw_params params;
+    void *arrays[PEN_STATE_ARRAYS_MAX];
+    uint16_t *grad = halves(n, 10 + step, wild);
+    test_ok(pen_adamw_params_init(&hyper, step, 0.37f, &params));
+    struct pen_state_update u = {
+        .isa = PEN_ISA_SCALAR, .params = &params, .part = part,
+        .decay_end = decays ? n : 0, .key = pen_rng_u64(seed, step, 4),
+        .first = first, .elem = PEN_ELEM_BF16, .grad = grad, .weight = half};
+    pen_state_update(format, &u);
+    u.part.arrays = got;
+    u.weight = got_half;
+    pen_state_find_arrays(format, &u.part, arrays);
+    assert_int_equal(pen_cuda_state_update(NULL, format->kind, &u, arrays,
+                                           weight), 0);
+    assert_memory_equal(got, want, bytes);
+    assert_memory_equal(got_half, half, half_bytes);
+    assert_memory_equal(weight, half, half_bytes);
+    free(grad);
+  }
+  void *all[] = {p, m, v, want, half, got, got_half, weight};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    free(all[i]);
+}
+
+static void each_state(void *ctx)
+{
+  static const struct pen_state_format *const formats[] = {
+      &pen_state_split32, &pen_state_bf16, &pen_state_int8};
+  for (size_t i = 0; i < 3; i++)
+    for (unsigned k = 0; k < 4; k++) {
+      state_same(formats[i], 64, 0, k % 2, k / 2);
+      state_same(formats[i], 64 * 19, ((uint64_t)1 << 32) - 128, k % 2, k / 2);
+    }
+}
+
+static void test_state(void **state)
+{
+  table_each_order(each_state, NULL);
 }
 
 /* ---- finishing gradients ---- */
@@ -307,6 +367,7 @@ int main(void)
   seed = test_seed(20240601);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_adamw),
+      cmocka_unit_test(test_state),
       cmocka_unit_test(test_finish),
       cmocka_unit_test(test_specials),
       cmocka_unit_test(test_loss),

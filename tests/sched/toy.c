@@ -254,18 +254,16 @@ static int finish_rows(void *ctx, size_t block, const float *sums, float *kept,
   return finish(ctx, block, stored, stored, result);
 }
 
-static int update(void *ctx, size_t block, const struct pen_adamw_params *params,
-                  size_t begin, size_t elems, float *state, const void *grad,
-                  void *weight)
+static int update(void *ctx, size_t block, const struct pen_device_update *u)
 {
   struct toy *toy = ctx;
-  for (size_t k = 0; k < elems; k++) { /* the slowest way there is */
-    size_t element = begin + k;
-    float *p = state + k;
-    pen_adamw_update_f32(PEN_ISA_SCALAR, params,
-                         element >= toy->ranges[block][1].begin, 1, p, p + elems,
-                         p + 2 * elems, (const float *)grad + k,
-                         (float *)weight + k);
+  for (size_t k = 0; k < u->elems; k++) { /* the slowest way there is */
+    size_t element = u->begin + k;
+    float *p = (float *)u->state + k;
+    pen_adamw_update_f32(PEN_ISA_SCALAR, u->params,
+                         element >= toy->ranges[block][1].begin, 1, p,
+                         p + u->elems, p + 2 * u->elems,
+                         (const float *)u->grad + k, (float *)u->weight + k);
   }
   return 0;
 }

@@ -351,6 +351,50 @@ static void experts(const struct case_shape *s, const struct pen_ops *ops,
   ops->expert_weigh(stream, &e, at[4], at[5], at[6], at[7]);
 }
 
+/* Two ranges of a block's state, in whole groups. */
+static size_t state_elems(const struct case_shape *s)
+{
+  return (flat(s) + 127) / 128 * 128;
+}
+
+static void state_update(const struct case_shape *s, const struct pen_ops *ops,
+                         struct pen_stream *stream, void *const *at,
+                         const struct pen_state_format *format)
+{
+  static const struct pen_adamw_params params = {0.7f, 0.1f, 0.999f, 0.001f,
+                                                 0.9999f, 3e-4f, 1e-9f};
+  size_t n = state_elems(s), half = n / 128 * 64;
+  for (size_t begin = 0; begin < n; begin += half) {
+    struct pen_state_update u = {
+        .params = &params, .part = {at[0], n, begin, half},
+        .decay_end = begin ? half : 0, .key = 0x123456789abcdef,
+        .first = ((uint64_t)1 << 32) - 64 + begin, .elem = PEN_ELEM_BF16,
+        .grad = (uint16_t *)at[1] + begin, .weight = (uint16_t *)at[2] + begin};
+    ops->state_update(stream, format, &u, (uint16_t *)at[3] + begin);
+  }
+}
+
+#define STATE_CASE(name)                                                      \
+  static size_t name##_arrays(const struct case_shape *s,                     \
+                              struct case_array arrays[CASE_ARRAYS_MAX])      \
+  {                                                                           \
+    size_t n = state_elems(s);                                                \
+    arrays[0] = INOUT(BITS, pen_state_bytes(&pen_##name, n) / 4);             \
+    arrays[1] = IN(BITS, n / 2, 0, 0);                                        \
+    arrays[2] = INOUT(BITS, n / 2);                                           \
+    arrays[3] = OUT(BITS, n / 2);                                             \
+    return 4;                                                                 \
+  }                                                                           \
+                                                                              \
+  static void name(const struct case_shape *s, const struct pen_ops *ops,     \
+                   struct pen_stream *stream, void *const *at)                \
+  {                                                                           \
+    state_update(s, ops, stream, at, &pen_##name);                            \
+  }
+STATE_CASE(state_split32)
+STATE_CASE(state_bf16)
+STATE_CASE(state_int8)
+
 static double gemm_flops(const struct case_shape *s)
 {
   return 4.0 * (double)flat(s) * (double)s->dim;
@@ -394,6 +438,9 @@ const struct op_case op_cases[] = {
     CASE(xent, 3e-5, 8e-3, NULL),
     CASE(gradient_finish, 0, 0, NULL),
     CASE(adamw, 0, 0, NULL),
+    CASE(state_split32, 0, 0, NULL),
+    CASE(state_bf16, 0, 0, NULL),
+    CASE(state_int8, 0, 0, NULL),
     CASE(route, 0, 0, NULL),
     CASE(experts, 3e-5, 8e-3, NULL),
     {NULL, NULL, NULL, 0, 0, NULL},

@@ -15,7 +15,8 @@ struct case_shape {
 /* What an array holds; E is the table's element type. */
 enum case_holds {
   FLOATS, ELEMS, IDS, TARGETS, FIRST_KEYS, DOUBLES, COUNTS,
-  NUMBERS /* 0, 1, 2 ... */
+  NUMBERS, /* 0, 1, 2 ... */
+  BITS     /* words of any content */
 };
 
 struct case_array {

@@ -110,7 +110,9 @@ static void fill(const struct trial *t, size_t i)
   for (size_t k = 0; a->read && a->holds != FIRST_KEYS && k < a->n; k++) {
     double u = pen_rng_double(seed, i, k);
     float f = a->low + (a->high - a->low) * (float)u;
-    if (a->holds == NUMBERS)
+    if (a->holds == BITS)
+      ((uint32_t *)x)[k] = pen_rng_u32(seed, i, k);
+    else if (a->holds == NUMBERS)
       ((uint32_t *)x)[k] = (uint32_t)k;
     else if (a->holds == DOUBLES)
       ((double *)x)[k] = (double)f;

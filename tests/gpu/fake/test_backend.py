@@ -104,6 +104,28 @@ def experts_as_on_the_host_and_the_same_everywhere(folder):
 
 
 @test
+def compact_state_has_the_same_bits_everywhere(folder):
+    """Updated by the device that keeps it, and by the CPU; moved from one to the other on resume."""
+    stopped = ("--lr-scheduler-type", "constant", "--warmup-steps", "0", "--save-steps", "1")
+    ends = {}
+    for name in ("fp32", "split32", "bf16", "int8"):
+        a_job = job(f"{folder}/{name}", "--dtype", "bf16", "--state-format", name, *stopped)
+        drive = f"{folder}/{name}-drive"
+        a_job.train(f"{folder}/{name}-near", *CUDA, "--offload-optimizer", "none", env=fake(jitter=1))
+        ends[name] = losses(f"{folder}/{name}-near")
+        for place in (("--offload-optimizer", "cpu"), ("--offload-optimizer", "nvme", "--nvme-path", drive)):
+            a_job.train(f"{folder}/{name}-away", *CUDA, *place, "--overwrite", env=fake())
+            same_log(f"{folder}/{name}-away", f"{folder}/{name}-near")
+            same_weights(f"{folder}/{name}-away", f"{folder}/{name}-near")
+        for first, then in (("none", "cpu"), ("cpu", "none")):
+            output = f"{folder}/{name}-{first}"
+            a_job.train(output, *CUDA, "--offload-optimizer", first, "--max-steps", "1", env=fake())
+            succeed(*a_job.args(output, "--resume", "--offload-optimizer", then), env=fake())
+            same_weights(output, f"{folder}/{name}-near")
+    assert ends["fp32"] == ends["split32"] and ends["bf16"] != ends["fp32"] != ends["int8"], ends
+
+
+@test
 def caps_and_windows_as_on_the_host(folder):
     numbers(folder, "fp32", 2e-6, ("all on a drive", "less device memory"), **GEMMA2)
 

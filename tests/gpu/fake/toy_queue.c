@@ -25,8 +25,8 @@ struct call {
   const void *routes, *mix, *balance;
   const uint32_t *counts;
   struct pen_finish_result finish;
+  struct pen_device_update update;
   struct pen_adamw_params params;
-  size_t begin, elems;
 };
 
 static void run(void *record)
@@ -271,17 +271,14 @@ static int finish(void *ctx, size_t block, const float *grad,
 
 static void make_update(const struct call *c)
 {
-  inner.update(inner.ctx, c->block, &c->params, c->begin, c->elems, c->grad,
-               c->saved, c->y);
+  struct pen_device_update u = c->update;
+  u.params = &c->params;
+  inner.update(inner.ctx, c->block, &u);
 }
 
-static int update(void *ctx, size_t block, const struct pen_adamw_params *params,
-                  size_t begin, size_t elems, float *state, const void *grad,
-                  void *weight)
+static int update(void *ctx, size_t block, const struct pen_device_update *u)
 {
-  return put((struct call){.block = block, .params = *params, .begin = begin,
-                           .elems = elems, .grad = state, .saved = grad,
-                           .y = weight},
+  return put((struct call){.block = block, .update = *u, .params = *u->params},
              make_update);
 }
 
