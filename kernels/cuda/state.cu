@@ -3,7 +3,7 @@
  * share; what is done there sixteen elements at a time is done here to one.
  *
  * split32 and bf16: a thread per element.  int8: a warp per group of 64, of which
- * a lane has two, 32 apart.  Disadvantage: accesses of a byte or two a thread. */
+ * a lane has two neighbours.  Disadvantage: accesses of two bytes a thread. */
 #include "kernels/cuda/adamw.cuh"
 #include "kernels/cuda/elem.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -109,8 +109,10 @@ constexpr float M_UNIT = 16129.0f, V_UNIT = 4228250625.0f;
 constexpr float M_LEAST = 1.92592994438723585e-34f; /* 2^-112 */
 constexpr float V_LEAST = 5.04870979341447555e-29f; /* 2^-94 */
 
+typedef pack<uint8_t, 2> codes;
+
 struct int8_arrays {
-  uint8_t *low, *m, *v;
+  codes *low, *m, *v;
   float *m_scale, *v_scale;
 };
 
@@ -179,18 +181,18 @@ __device__ inline float inverse_of(float scale)
 __global__ void int8_kernel(state_job job, int8_arrays a)
 {
   size_t group = (size_t)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
-  size_t i = group * GROUP + threadIdx.x % WARP;
+  size_t i = group * GROUP + threadIdx.x % WARP * 2;
   if (group * GROUP >= job.n)
     return; /* whole warps */
   float m_scale = a.m_scale[group], v_scale = a.v_scale[group];
+  codes low = a.low[i / 2], m_codes = a.m[i / 2], v_codes = a.v[i / 2];
   float p[2], m[2], v[2];
 #pragma unroll
   for (int j = 0; j < 2; j++) {
-    size_t at = i + j * WARP;
-    p[j] = join(job.half[at], (uint32_t)a.low[at] << 8);
-    m[j] = decode_m(a.m[at], m_scale);
-    v[j] = decode_v(a.v[at], v_scale);
-    step(job, at, p[j], m[j], v[j]);
+    p[j] = join(job.half[i + j], (uint32_t)low.v[j] << 8);
+    m[j] = decode_m(m_codes.v[j], m_scale);
+    v[j] = decode_v(v_codes.v[j], v_scale);
+    step(job, i + j, p[j], m[j], v[j]);
     uint32_t sign = __float_as_uint(m[j]) & ~MAGNITUDE;
     m[j] = __uint_as_float(magnitude_of(m[j]) | sign);
     v[j] = __uint_as_float(magnitude_of(v[j]));
@@ -199,16 +201,18 @@ __global__ void int8_kernel(state_job job, int8_arrays a)
   v_scale = scale_of(at_least(magnitude_of(v[0]), magnitude_of(v[1])), V_LEAST);
 #pragma unroll
   for (int j = 0; j < 2; j++) {
-    size_t at = i + j * WARP;
-    uint32_t random = random_bits(job, at);
+    uint32_t random = random_bits(job, i + j);
     uint32_t bits = raise(p[j], random & 0xff) & 0xffffff00u;
-    store_half(job, at, bits);
-    a.low[at] = (uint8_t)(bits >> 8);
-    a.m[at] = (uint8_t)encode_m(m[j], inverse_of(m_scale),
-                                part_of_4096(random >> 20));
-    a.v[at] = (uint8_t)encode_v(v[j], inverse_of(v_scale),
-                                part_of_4096(random >> 8 & 0xfff));
+    store_half(job, i + j, bits);
+    low.v[j] = (uint8_t)(bits >> 8);
+    m_codes.v[j] = (uint8_t)encode_m(m[j], inverse_of(m_scale),
+                                     part_of_4096(random >> 20));
+    v_codes.v[j] = (uint8_t)encode_v(v[j], inverse_of(v_scale),
+                                     part_of_4096(random >> 8 & 0xfff));
   }
+  a.low[i / 2] = low;
+  a.m[i / 2] = m_codes;
+  a.v[i / 2] = v_codes;
   __syncwarp(); /* all have read the old scales; a shuffle orders no memory */
   if (threadIdx.x % WARP == 0) {
     a.m_scale[group] = m_scale;
@@ -239,8 +243,8 @@ int pen_cuda_state_update(pen_cuda_stream s, enum pen_state_kind kind,
     return launch(bf16_kernel, grid, THREADS, 0, s, job, low, (bf16 *)arrays[1],
                   (bf16 *)arrays[2]);
   case PEN_STATE_INT8: {
-    int8_arrays a = {(uint8_t *)arrays[0], (uint8_t *)arrays[1],
-                     (uint8_t *)arrays[2], (float *)arrays[3],
+    int8_arrays a = {(codes *)arrays[0], (codes *)arrays[1],
+                     (codes *)arrays[2], (float *)arrays[3],
                      (float *)arrays[4]};
     size_t blocks = ceil_div<size_t>(job.n, GROUP * (THREADS / WARP));
     return launch(int8_kernel, dim3((unsigned)blocks), THREADS, 0, s, job, a);
