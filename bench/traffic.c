@@ -2,9 +2,10 @@
  * may use in between.
  *
  * Prints a path that leads to the file as long as this runs: it has no name of
- * its own.  Then each line WAY DEPTH SECONDS of standard input (way: 0 reads, 1
- * writes, 2 both) is answered with bytes a second; the end of input ends it, and
- * the file.  Disadvantage: what is read is not compared, since others write. */
+ * its own.  Then each line WAY DEPTH RAMP SECONDS of standard input (way: 0
+ * reads, 1 writes, 2 both; ramp: seconds before those that count) is answered
+ * with bytes a second; the end of input ends it, and the file.  Disadvantage:
+ * what is read is not compared, since others write. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -14,18 +15,18 @@
 #include "bench/report.h"
 #include "src/bench/traffic.h"
 
-/* As bench nvme does: two rounds of the depth to get into its stride, and made
- * durable in the end. */
+/* As bench nvme does: in its stride before it counts, and made durable in the
+ * end. */
 static int run_slice(struct pen_bench_file *file,
-                     const struct pen_bench_traffic_options *o, double seconds,
-                     double *ret_rate)
+                     const struct pen_bench_traffic_options *o, double ramp,
+                     double seconds, double *ret_rate)
 {
   struct pen_bench_traffic *t = NULL;
   uint64_t bytes = 0;
   double passed = 0, synced;
   int rc = pen_bench_traffic_open(file, o, &t);
   if (rc == 0)
-    rc = pen_bench_traffic_move(t, 2 * o->depth * o->request, 0, &bytes, &passed);
+    rc = pen_bench_traffic_move(t, 0, ramp, &bytes, &passed);
   if (rc == 0)
     rc = pen_bench_traffic_move(t, 0, seconds, &bytes, &passed);
   if (rc == 0)
@@ -43,12 +44,13 @@ static int serve(struct pen_bench_file *file, size_t request)
   while (rc == 0 && fgets(line, sizeof line, stdin)) {
     struct pen_bench_traffic_options o = {.request = request, .blind = true};
     unsigned way;
-    double seconds, rate = 0;
-    if (sscanf(line, "%u %zu %lf", &way, &o.depth, &seconds) != 3 ||
-        way >= PEN_BENCH_WAYS || !o.depth || !(seconds > 0 && seconds < 600))
-      return pen_error_set(PEN_EUSAGE, "%.60s is not WAY DEPTH SECONDS", line);
+    double ramp, seconds, rate = 0;
+    if (sscanf(line, "%u %zu %lf %lf", &way, &o.depth, &ramp, &seconds) != 4 ||
+        way >= PEN_BENCH_WAYS || !o.depth || !(ramp >= 0 && ramp < 600) ||
+        !(seconds > 0 && seconds < 600))
+      return pen_error_set(PEN_EUSAGE, "%.60s is not WAY DEPTH RAMP SECONDS", line);
     o.way = (enum pen_bench_way)way;
-    rc = run_slice(file, &o, seconds, &rate);
+    rc = run_slice(file, &o, ramp, seconds, &rate);
     printf("%.0f\n", rate);
     fflush(stdout);
   }
