@@ -126,9 +126,10 @@ def wear_is_as_planned(folder):
     job = JOBS["always"]
     place_options = resolve(job, DRIVE, folder)
     early = ("--speculative-updates", "all")
-    drives = json.loads(succeed("plan", *job.options, *place_options, *early, "-o", "json").stdout)["drives"]
+    bare = {**os.environ, "HOME": folder, "XDG_CONFIG_HOME": folder}  # no profile of this machine
+    drives = json.loads(succeed("plan", *job.options, *place_options, *early, "-o", "json", env=bare).stdout)["drives"]
     assert drives["redone_bytes"] > 0, drives
-    job.train(f"{folder}/run", *place_options, *early)
+    job.train(f"{folder}/run", *place_options, *early, env=bare)
     with open(f"{folder}/run/log.jsonl", encoding="utf-8") as f:
         written = [json.loads(line)["nvme_written_bytes"] for line in f]
     steps = [b - a for a, b in zip(written, written[1:])]
