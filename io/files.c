@@ -148,6 +148,28 @@ int pen_files_copy(const char *from, const char *to)
 
 bool pen_files_exists(const char *path) { return access(path, F_OK) == 0; }
 
+int pen_files_may_replace(const char *path, const char *option,
+                          const char *mark)
+{
+  char head[512];
+  struct stat st;
+  if (stat(path, &st))
+    return 0; /* whoever writes it says what is wrong */
+  if (!S_ISREG(st.st_mode))
+    return pen_error_set(-PEN_EUSAGE, "%s: %s is there and is no file; name "
+                         "another one", option, path);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return pen_error_set(-errno, "cannot open %s", path);
+  ssize_t n = pread(fd, head, sizeof head, 0);
+  close(fd);
+  if (n == 0 || (n > 0 && memmem(head, (size_t)n, mark, strlen(mark))))
+    return 0;
+  return pen_error_set(-PEN_EUSAGE, "%s: %s is there and is not what this option "
+                       "writes: it is not replaced; name another file, or "
+                       "remove it", option, path);
+}
+
 int pen_files_sync_dir(const char *path)
 {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

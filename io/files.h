@@ -33,6 +33,12 @@ int pen_files_copy(const char *from, const char *to);
 
 bool pen_files_exists(const char *path);
 
+/* May path, which `option` names, be written?  -PEN_EUSAGE where something is
+ * there that does not have `mark` in its first 512 bytes: what somebody else
+ * wrote is not replaced.  An empty file may be. */
+int pen_files_may_replace(const char *path, const char *option,
+                          const char *mark);
+
 /* Syncs a folder; its entries are durable then. */
 int pen_files_sync_dir(const char *path);
 /* Syncs the folder that holds `path`. */

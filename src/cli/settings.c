@@ -216,6 +216,23 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
   return *ret_path ? 0 : pen_error_set(PEN_ENOFIT, "no memory for a path");
 }
 
+int pen_settings_outputs(const struct pen_config *config)
+{
+  const struct {
+    const char *option, *path, *mark;
+  } outputs[] = {
+    { "--trace", config->trace, "\"traceEvents\"" },
+    { "--plot", config->plot, "<svg" },
+    { "--dump-logits", config->dump_logits, "\"doc_begin\"" },
+  };
+  int rc = 0;
+  for (size_t i = 0; rc == 0 && i < sizeof outputs / sizeof outputs[0]; i++)
+    if (outputs[i].path)
+      rc = pen_files_may_replace(outputs[i].path, outputs[i].option,
+                                 outputs[i].mark);
+  return rc;
+}
+
 void pen_settings_drop_cache(const char *cache_dir)
 {
   struct pen_error kept;

@@ -19,6 +19,10 @@ void pen_settings_backend(const struct pen_config *config,
 void pen_settings_train(const struct pen_config *config,
                         struct pen_train_settings *ret_settings);
 
+/* -PEN_EUSAGE where --trace, --plot or --dump-logits would replace a file that
+ * is none of theirs, such as the data. */
+int pen_settings_outputs(const struct pen_config *config);
+
 /* The token file for `data`: itself if it is one, or raw bytes for a model
  * without a tokenizer; text and records are prepared with the model's tokenizer,
  * as the options for conversations say, into cache_dir first.  held_out: of a

@@ -74,7 +74,9 @@ int pen_verb_plan(const struct pen_config *config)
   char *model = NULL, *data = NULL, *eval_data = NULL;
   char cache[] = "/tmp/penstock-plan-XXXXXX";
   bool has_cache = false;
-  int rc = pen_model_dir_find(config->model, &model);
+  int rc = pen_settings_outputs(config);
+  if (rc == 0)
+    rc = pen_model_dir_find(config->model, &model);
   if (rc == 0 && config->data) {
     has_cache = mkdtemp(cache) != NULL;
     if (!has_cache)

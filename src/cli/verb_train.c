@@ -93,7 +93,9 @@ int pen_verb_train(const struct pen_config *config)
   pen_settings_train(config, &s);
   pen_settings_backend(config, &s.machine);
   s.stop = &stop_asked;
-  int rc = pen_profile_load(config->profile, &has_profile, &machine);
+  int rc = pen_settings_outputs(config);
+  if (rc == 0)
+    rc = pen_profile_load(config->profile, &has_profile, &machine);
   if (has_profile)
     s.machine.profile = &machine;
   if (rc == 0)

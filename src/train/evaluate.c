@@ -4,6 +4,7 @@
  * done. */
 #include "src/train/evaluate.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -212,6 +213,9 @@ static int run(struct evaluation *e, struct pen_evaluate_result *r)
   uint64_t steps = pen_order_epoch_steps(&e->order);
   for (uint64_t i = 0; rc == 0 && i < steps; i++) {
     struct pen_order_step order;
+    if (e->set->stop && *e->set->stop)
+      return pen_error_set(-PEN_ESTOPPED, "stopped after %" PRIu64 " of %" PRIu64
+                           " batches", i, steps);
     pen_order_step(&e->order, i, &order);
     size_t n = pen_order_micro(&e->order, &order, 0, e->ids);
     rc = e->set->each_document ? run_singly(e, n, r) : run_together(e, n, r);

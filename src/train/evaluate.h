@@ -2,6 +2,8 @@
 #ifndef PEN_SRC_TRAIN_EVALUATE_H
 #define PEN_SRC_TRAIN_EVALUATE_H
 
+#include <signal.h>
+
 #include "src/train/settings.h"
 
 /* A document's part of the whole. */
@@ -22,6 +24,8 @@ struct pen_evaluate_settings {
    * ends the evaluation with that code.  NULL: nobody asks. */
   int (*each_document)(void *ctx, const struct pen_evaluate_document *document);
   void *ctx;
+  const volatile sig_atomic_t *stop; /* not 0: -PEN_ESTOPPED behind the batch;
+                                        NULL: never */
   const char *dump_logits; /* safetensors file of ids, doc_begin, logits; NULL */
 };
 

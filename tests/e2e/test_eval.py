@@ -3,10 +3,14 @@ document, and questions with choices as the lm-evaluation-harness scores them.
 """
 import json
 import os
+import re
 import shutil
+import signal
 import struct
+import subprocess
+import time
 
-from penstock import Job, Skip, fail, main, succeed, tensors, test
+from penstock import PENSTOCK, Job, Skip, fail, main, succeed, tensors, test
 
 FIXTURES = os.path.join(os.environ.get("PEN_ROOT", "."), "tests", "fixtures")
 # fp32 against float64: 2^-24 of logits up to 40, in each of a few tokens' sums.
@@ -100,6 +104,40 @@ def odd_requests_are_refused(folder):
     fail(2, "jsonl for eval too", "generate", "--model", job.model, "--prompt", "a", "-o", "jsonl")
     fail(2, "--dump-logits and -o jsonl", "eval", "--model", job.model, "--data", job.data, "-o", "jsonl",
          "--dump-logits", f"{folder}/l")
+
+
+@test
+def what_others_wrote_is_not_replaced(folder):
+    job = Job(folder, steps=1)
+    with open(job.data, "rb") as f:
+        before = f.read()
+    weights = f"{job.model}/model.safetensors"
+    for path in (job.data, weights, folder):
+        fail(2, f"--dump-logits: {path} is there", "eval", "--model", job.model, "--data", job.data, "--dump-logits", path)
+        fail(2, f"--trace: {path} is there", *job.args(f"{folder}/run", "--trace", path))
+    assert not os.path.exists(f"{folder}/run")
+    with open(job.data, "rb") as f:
+        assert f.read() == before
+    succeed("verify", job.model)
+    for _ in range(2):  # their own they do replace
+        succeed("eval", "--model", job.model, "--data", job.data, "--dump-logits", f"{folder}/l")
+        succeed(*job.args(f"{folder}/run", "--overwrite", "--trace", f"{folder}/t"))
+
+
+@test
+def an_interrupted_evaluation_leaves_nothing(folder):
+    job = Job(folder, data_bytes=40000)
+    dump = f"{folder}/l"
+    with open(f"{folder}/said", "w", encoding="utf-8") as said:
+        ran = subprocess.Popen([PENSTOCK, "eval", "--model", job.model, "--data", job.data, "--max-length", "32",
+                                "--batch-size", "1", "--dump-logits", dump], stdout=said, stderr=said)
+    while not os.path.exists(dump + ".tmp") and ran.poll() is None:
+        time.sleep(.002)
+    ran.send_signal(signal.SIGINT)
+    assert ran.wait(60) == 1, ran.returncode
+    with open(f"{folder}/said", encoding="utf-8") as f:
+        assert re.search(r"error: stopped after \d+ of 1250 batches$", f.read().rstrip())
+    assert not os.path.exists(dump) and not os.path.exists(dump + ".tmp"), os.listdir(folder)
 
 
 main()
