@@ -192,7 +192,7 @@ def memory(setting):
     yield Steps(setting, "llama-1b", 1, 512, True, steps=1).job(
         "memory", [(how, False, "", None, cap) for cap in (20 * GIB, 0)
                    for how in ("masters", "masters-hooks")], 0.02,
-        {"options": in_memory("12GiB", setting.work), "cap_bytes": 12 * GIB})
+        {"options": in_memory("11GiB", setting.work), "cap_bytes": 12 * GIB})
 
 
 def avx2(setting):
