@@ -56,35 +56,19 @@ static void write_results(struct pen_emit *e, size_t block, uint32_t results)
                       pen_layout_sumsq_chunks(e->w, block) * sizeof(double));
 }
 
-static uint64_t sum_bytes(const struct pen_emit *e, size_t block)
-{
-  return e->w->blocks[block].elems * sizeof(float);
-}
-
-/* A finished gradient goes home, and where its block has a shadow is used at
- * once. */
-static void end_gradient(struct pen_emit *e, size_t block, uint32_t stored)
-{
-  uint32_t grad = pen_move_grad_end(e, block, stored);
-  if (e->shape->speculates && e->l->weight_shadow[block] != PEN_NONE)
-    pen_move_speculate(e, block, grad);
-}
-
-/* Rounds a whole gradient to what is stored, and takes its norm. */
+/* Rounds a whole gradient to what is stored, and takes its norm.  Where its block
+ * has a shadow it is used at once. */
 static void finish(struct pen_emit *e, size_t block, uint32_t sum)
 {
   uint32_t stored = pen_move_grad_begin(e, block, false);
   pen_emit_task(e, PEN_TASK_FINISH, PEN_LANE_COMPUTE, PEN_GUARD_ALWAYS,
                 (uint32_t)block, PEN_NONE);
-  pen_emit_read_part(e, sum, 0, sum_bytes(e, block));
+  pen_emit_read_part(e, sum, 0, pen_move_sum_bytes(e, block));
   pen_emit_write_part(e, stored, 0, pen_move_weight_bytes(e, block));
   write_results(e, block, e->l->results_device);
-  end_gradient(e, block, stored);
-}
-
-static bool has_rows(const struct pen_emit *e, size_t block)
-{
-  return block >= e->w->rows_begin && block < e->w->rows_end;
+  uint32_t grad = pen_move_grad_end(e, block, stored);
+  if (e->shape->speculates && e->l->weight_shadow[block] != PEN_NONE)
+    pen_move_speculate(e, block, grad);
 }
 
 /* The step's rows lie anywhere: each block is taken to hold an equal part. */
@@ -99,10 +83,10 @@ static void keep_rows(struct pen_emit *e, size_t block, uint32_t sum,
   uint64_t rows = rows_of_block(e), bytes = pen_move_weight_bytes(e, block);
   pen_emit_task(e, PEN_TASK_KEEP_ROWS, PEN_LANE_UPDATE, PEN_GUARD_ALWAYS,
                 (uint32_t)block, PEN_NONE);
-  pen_emit_read_part(e, sum, 0, sum_bytes(e, block));
+  pen_emit_read_part(e, sum, 0, pen_move_sum_bytes(e, block));
   pen_emit_write_part(e, stored, 0, bytes);
   pen_emit_write(e, e->l->rows_kept);
-  pen_emit_traffic(e, sum_bytes(e, block) + rows, bytes + rows);
+  pen_emit_traffic(e, pen_move_sum_bytes(e, block) + rows, bytes + rows);
 }
 
 /* After a block's last micro-batch of a group: carry its sum on, or finish; one
@@ -110,9 +94,9 @@ static void keep_rows(struct pen_emit *e, size_t block, uint32_t sum,
 void pen_build_close_sum(struct pen_emit *e, size_t block, uint32_t sum,
                          bool last_group)
 {
-  if (!last_group || (has_rows(e, block) && e->l->rows_wait)) {
+  if (!last_group || (pen_workload_is_rows(e->w, block) && e->l->rows_wait)) {
     pen_move_sum_keep(e, block, sum);
-  } else if (has_rows(e, block)) {
+  } else if (pen_workload_is_rows(e->w, block)) {
     sum = pen_move_sum_host(e, block, sum);
     if (block == e->w->rows_begin)
       pen_emit_renew(e, e->l->rows_kept);
@@ -147,11 +131,11 @@ void pen_build_finish_rows(struct pen_emit *e, size_t block)
   if (tied)
     pen_emit_modify(e, l->rows_kept);
   pen_emit_traffic(e, bytes + 2 * rows, tied ? 2 * rows : bytes);
-  end_gradient(e, block, stored);
+  pen_move_grad_end(e, block, stored);
 }
 
 void pen_build_modify_sum(struct pen_emit *e, size_t block, uint32_t sum)
 {
   pen_emit_modify(e, sum);
-  pen_emit_modified(e, sum, sum_bytes(e, block));
+  pen_emit_modified(e, sum, pen_move_sum_bytes(e, block));
 }

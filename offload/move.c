@@ -162,7 +162,7 @@ uint32_t pen_move_act(struct pen_emit *e, size_t body, size_t j,
   return slot;
 }
 
-static uint64_t sum_bytes(const struct pen_emit *e, size_t block)
+uint64_t pen_move_sum_bytes(const struct pen_emit *e, size_t block)
 {
   return e->w->blocks[block].elems * sizeof(float);
 }
@@ -186,10 +186,10 @@ uint32_t pen_move_sum_begin(struct pen_emit *e, size_t block, bool first)
   }
   if (first) {
     pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_COMPUTE, always, id, PEN_NONE);
-    pen_emit_write_part(e, slot, 0, sum_bytes(e, block));
+    pen_emit_write_part(e, slot, 0, pen_move_sum_bytes(e, block));
   } else if (slot != home) {
     pen_emit_copy(e, PEN_LANE_UPLOAD, always, id, PEN_NONE, home, slot,
-                  sum_bytes(e, block));
+                  pen_move_sum_bytes(e, block));
   }
   return slot;
 }
@@ -201,7 +201,7 @@ void pen_move_sum_keep(struct pen_emit *e, size_t block, uint32_t slot)
     return;
   pen_emit_renew(e, home);
   pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, (uint32_t)block, PEN_NONE, slot,
-                home, sum_bytes(e, block));
+                home, pen_move_sum_bytes(e, block));
 }
 
 uint32_t pen_move_sum_host(struct pen_emit *e, size_t block, uint32_t slot)
@@ -215,7 +215,7 @@ uint32_t pen_move_sum_host(struct pen_emit *e, size_t block, uint32_t slot)
     return slot;
   uint32_t down = pen_emit_take(e, e->l->sum_host, (uint32_t)block);
   pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, (uint32_t)block, PEN_NONE, slot,
-                down, sum_bytes(e, block));
+                down, pen_move_sum_bytes(e, block));
   return down;
 }
 

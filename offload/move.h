@@ -20,6 +20,7 @@ void pen_move_expert_done(struct pen_emit *e, size_t block);
 void pen_move_read_counts(struct pen_emit *e, size_t block, size_t n_micros);
 /* The bytes of a block's weights, for pen_emit_read_part. */
 uint64_t pen_move_weight_bytes(const struct pen_emit *e, size_t block);
+uint64_t pen_move_sum_bytes(const struct pen_emit *e, size_t block);
 
 /* The input of body block `body` (from body_begin) for the j-th micro-batch of
  * the group: a slot to fill, then its way home; later, back again. */

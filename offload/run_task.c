@@ -248,23 +248,31 @@ static int update_near(struct pen_run *run, const struct pen_task *t,
   return model(run)->update(model(run)->ctx, t->block, &update);
 }
 
-static int do_update(struct pen_run *run, const struct pen_task *t,
-                     void *const *at)
+/* Of the tile in RAM, with everything but what the update is. */
+static struct pen_update update_in_ram(const struct pen_run *run,
+                                       const struct pen_task *t,
+                                       void *const *at)
 {
   const struct pen_layout *l = run->o.layout;
-  const struct pen_tile *tile = &l->tiles[t->tile];
-  if (t->lane == PEN_LANE_COMPUTE)
-    return update_near(run, t, at);
   struct pen_update update = {.isa = run->o.isa,
-                              .params = &run->update.params,
                               .workload = run->o.workload,
-                              .tile = tile,
+                              .tile = &l->tiles[t->tile],
                               .state = at[1],
                               .grad = at[0],
                               .weight = at[2],
-                              .seed = run->update.seed,
-                              .step = run->update.number};
-  place_halves(l, tile, &update);
+                              .seed = run->update.seed};
+  place_halves(l, update.tile, &update);
+  return update;
+}
+
+static int do_update(struct pen_run *run, const struct pen_task *t,
+                     void *const *at)
+{
+  if (t->lane == PEN_LANE_COMPUTE)
+    return update_near(run, t, at);
+  struct pen_update update = update_in_ram(run, t, at);
+  update.params = &run->update.params;
+  update.step = run->update.number;
   pen_update_tile(run->o.update_pool, &update);
   return 0;
 }
@@ -275,19 +283,12 @@ static int do_speculate(struct pen_run *run, const struct pen_task *t,
 {
   const struct pen_layout *l = run->o.layout;
   const struct pen_tile *tile = &l->tiles[t->tile];
-  struct pen_update update = {.isa = run->o.isa,
-                              .params = &run->update.guess,
-                              .workload = run->o.workload,
-                              .tile = tile,
-                              .state = at[1],
-                              .grad = at[0],
-                              .weight = at[2],
-                              .seed = run->update.seed,
-                              .step = run->update.guess_number};
+  struct pen_update update = update_in_ram(run, t, at);
   size_t next = 3;
+  update.params = &run->update.guess;
+  update.step = run->update.guess_number;
   if (tile->state_home != PEN_NONE)
     update.old_state = at[next++];
-  place_halves(l, tile, &update);
   if (pen_layout_half_is_weight(l, tile))
     update.old_half = at[next];
   else if (l->state->has_half && update.old_state)

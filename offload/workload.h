@@ -101,6 +101,19 @@ struct pen_workload {
   size_t kept_bytes;
 };
 
+/* Does the block hold rows of the embedding, or of the head? */
+static inline bool pen_workload_is_rows(const struct pen_workload *w,
+                                        size_t block)
+{
+  return block >= w->rows_begin && block < w->rows_end;
+}
+
+static inline bool pen_workload_is_head(const struct pen_workload *w,
+                                        size_t block)
+{
+  return block >= w->head_begin && block < w->head_end;
+}
+
 static inline bool pen_workload_is_tied(const struct pen_workload *w)
 {
   return w->rows_begin == w->head_begin;

@@ -175,7 +175,7 @@ static void fill_workload(struct pen_model *m)
                                                    : (double)tokens);
   for (size_t i = 0; i < w->n_blocks; i++)
     m->params->blocks[i].saved_bytes =
-        i >= w->head_begin && i < w->head_end
+        pen_workload_is_head(w, i)
             ? pen_head_saved_bytes(m->params->infos[i].rows_valid, tokens)
         : i < w->head_begin ? m->layers[m->params->infos[i].kind].saved_bytes
                             : 0;
