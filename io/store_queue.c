@@ -255,6 +255,18 @@ static int refuse_full(struct pen_store *store, size_t tile)
       "checkpoints (--save-total-limit)", tile, store->committed.n_tiles);
 }
 
+/* Where the tile lies, or may come to lie, from now on; the transfer holds it
+ * once more.  Under the mutex. */
+static void settle_place(struct pen_store *store,
+                         const struct pen_store_place *place,
+                         struct pen_store_place *slot)
+{
+  *slot = *place;
+  pen_store_space_hold(&store->space, place);
+  store->dirty[place->dir] = true;
+  store->writes_in_flight++;
+}
+
 /* Moves the tile to a free extent, held once more for the transfer.  It stays
  * where it is in place, and where nothing but itself needs what lies there: a
  * tile that is written again before a commit. */
@@ -273,10 +285,7 @@ static int place_tile(struct pen_store *store, size_t tile, size_t bytes,
   if (!code) {
     place.bytes = bytes;
     place.crc = place.head_crc = 0;
-    store->now[tile] = place;
-    pen_store_space_hold(&store->space, &place);
-    store->dirty[place.dir] = true;
-    store->writes_in_flight++;
+    settle_place(store, &place, &store->now[tile]);
   }
   pthread_mutex_unlock(&store->mutex);
   if (code)
@@ -294,12 +303,8 @@ static int place_aside(struct pen_store *store, size_t tile, size_t bytes,
   pen_store_space_drop(&store->space, &store->aside[tile]);
   store->aside[tile].dir = UINT32_MAX;
   int code = pen_store_space_take(&store->space, &place.dir, &place.extent);
-  if (!code) {
-    store->aside[tile] = place;
-    pen_store_space_hold(&store->space, &place);
-    store->dirty[place.dir] = true;
-    store->writes_in_flight++;
-  }
+  if (!code)
+    settle_place(store, &place, &store->aside[tile]);
   pthread_mutex_unlock(&store->mutex);
   if (code)
     return refuse_full(store, tile);

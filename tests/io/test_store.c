@@ -71,6 +71,18 @@ static void test_commit_and_reopen(void **state)
   test_fails(pen_store_open(&o, &store), ENOENT, "no store");
 }
 
+/* A new store with step 1 committed; what its steps are written from. */
+static char *start(const struct pen_store_options *o, struct pen_store **store,
+                   struct pen_store_queue **queue)
+{
+  char *buffers = test_buffer(N_TILES * TILE_BYTES);
+  test_ok(pen_store_create(o, false, store));
+  test_ok(pen_store_queue_create(*store, N_TILES, NULL, 0, queue));
+  test_ok(write_step(*queue, buffers, 1));
+  test_ok(pen_store_commit(*store, 1, NULL, 0));
+  return buffers;
+}
+
 /* What is not committed is as if it had never been written; and a tile written
  * twice between commits never touches the committed one. */
 static void test_uncommitted_is_gone(void **state)
@@ -79,11 +91,7 @@ static void test_uncommitted_is_gone(void **state)
   struct pen_store_options o = test_options(f.engine, f.dirs, 1);
   struct pen_store *store = NULL;
   struct pen_store_queue *queue = NULL;
-  char *buffers = test_buffer(N_TILES * TILE_BYTES);
-  test_ok(pen_store_create(&o, false, &store));
-  test_ok(pen_store_queue_create(store, N_TILES, NULL, 0, &queue));
-  test_ok(write_step(queue, buffers, 1));
-  test_ok(pen_store_commit(store, 1, NULL, 0));
+  char *buffers = start(&o, &store, &queue);
   for (uint64_t step = 2; step < 20; step++)
     test_ok(write_step(queue, buffers, step));
   pen_store_queue_free(&queue);
@@ -103,11 +111,7 @@ static void test_aside(void **state)
   struct pen_store_options o = test_options(f.engine, f.dirs, 1);
   struct pen_store *store = NULL;
   struct pen_store_queue *queue = NULL;
-  char *buffers = test_buffer(N_TILES * TILE_BYTES);
-  test_ok(pen_store_create(&o, false, &store));
-  test_ok(pen_store_queue_create(store, N_TILES, NULL, 0, &queue));
-  test_ok(write_step(queue, buffers, 1));
-  test_ok(pen_store_commit(store, 1, NULL, 0));
+  char *buffers = start(&o, &store, &queue);
   for (uint64_t step = 2; step < 20; step++) { /* each takes the last one's place */
     test_ok(write_step_aside(queue, buffers, step));
     check_step(store, 1);
