@@ -3,11 +3,9 @@
  *
  * What was measured before and is not measured now stays in the profile.
  * Disadvantage: other programs at work are measured along. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -17,6 +15,7 @@
 #include "src/bench/nvme.h"
 #include "src/cli/bench.h"
 #include "src/cli/profile.h"
+#include "src/cli/stop.h"
 #include "src/cli/verb.h"
 
 /* ---- the profile ---- */
@@ -55,25 +54,6 @@ static int save_profile(const char *path, const struct pen_machine *m)
 }
 
 /* ---- what is asked for ---- */
-
-/* The files on drives have no names, and go however this ends; a soak that is
- * stopped still tells what it saw. */
-static volatile sig_atomic_t stop_asked;
-
-static void ask_stop(int number)
-{
-  (void)number;
-  if (stop_asked)
-    _exit(128 + SIGINT); /* asked twice */
-  stop_asked = 1;
-}
-
-static void catch_signals(void)
-{
-  struct sigaction action = {.sa_handler = ask_stop, .sa_flags = SA_RESTART};
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
 
 static size_t numbers(const struct pen_option_list *list, uint64_t *ret_numbers)
 {
@@ -119,8 +99,7 @@ static int set_drives(const struct pen_config *config, bool alone,
       .n_dirs = config->nvme_path.n_items,
       .soak = config->soak,
       .soak_bytes = config->max_write,
-      .idle_s = config->soak_idle,
-      .stop = &stop_asked};
+      .idle_s = config->soak_idle};
   d->n_requests = numbers(&config->request_sizes, d->requests);
   d->n_depths = numbers(&config->bench_depths, d->depths);
   d->n_state_bytes = numbers(&config->state_bytes, d->state_bytes);
@@ -155,7 +134,7 @@ static int run_drives(const struct pen_config *config, bool alone,
   if (config->bench_size == PEN_CONFIG_AUTO)
     o.bytes = DRIVE_BYTES;
   if (rc == 0 && d->n_dirs)
-    catch_signals();
+    d->stop = pen_stop_on_signals(); /* a soak still tells what it saw */
   if (rc == 0 && d->n_dirs)
     rc = pen_bench_nvme(&o, d, table, m);
   if (d)

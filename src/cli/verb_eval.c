@@ -2,7 +2,6 @@
  * wanted; of questions with choices, how many it answers. */
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,29 +9,12 @@
 #include "io/files.h"
 #include "io/json_write.h"
 #include "src/cli/settings.h"
+#include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
 #include "src/model/model_dir.h"
 #include "src/train/choices.h"
 #include "src/train/evaluate.h"
-
-static volatile sig_atomic_t stop_asked;
-
-/* The first Ctrl-C stops behind the batch and leaves nothing behind; the next
- * one ends at once. */
-static void on_signal(int number)
-{
-  stop_asked = 1;
-  signal(number, SIG_DFL);
-}
-
-static void catch_signals(void)
-{
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
 
 /* What is told while it runs. */
 struct report {
@@ -154,8 +136,7 @@ int pen_verb_eval(const struct pen_config *config)
       .max_length = (uint32_t)config->max_length,
       .refuse_truncation = config->refuse_truncation,
       .batch_sequences = config->per_device_train_batch_size,
-      .dump_logits = config->dump_logits,
-      .stop = &stop_asked};
+      .dump_logits = config->dump_logits};
   struct report report = {.format = config->output_format};
   struct pen_evaluate_result r;
   struct pen_choices_result c = {0};
@@ -166,7 +147,7 @@ int pen_verb_eval(const struct pen_config *config)
   pen_settings_backend(config, &s.machine);
   /* The token file is only wanted for this call. */
   snprintf(cache, sizeof cache, "/tmp/penstock-eval-XXXXXX");
-  catch_signals();
+  s.stop = pen_stop_on_signals();
   int rc = pen_settings_outputs(config);
   if (rc == 0)
     rc = pen_model_dir_find(config->model, &model);

@@ -1,5 +1,4 @@
 /* verb_train.c: `penstock train`. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,33 +9,17 @@
 #include "src/cli/profile.h"
 #include "src/cli/settings.h"
 #include "src/cli/speech.h"
+#include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
 #include "src/model/model_dir.h"
 #include "src/train/train.h"
-
-static volatile sig_atomic_t stop_asked;
 
 /* Who reads samples, and the text of the newest. */
 struct sample_text {
   struct pen_speech speech;
   struct pen_telling told;
 };
-
-/* The first Ctrl-C finishes the step and saves; the next one ends at once. */
-static void on_signal(int number)
-{
-  stop_asked = 1;
-  signal(number, SIG_DFL);
-}
-
-static void catch_signals(void)
-{
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
 
 /* Samples in words, where somebody knows the model's tokens. */
 static int read_sample(void *ctx, const uint32_t *ids, size_t n,
@@ -92,7 +75,6 @@ int pen_verb_train(const struct pen_config *config)
   bool has_profile = false;
   pen_settings_train(config, &s);
   pen_settings_backend(config, &s.machine);
-  s.stop = &stop_asked;
   int rc = pen_settings_outputs(config);
   if (rc == 0)
     rc = pen_profile_load(config->profile, &has_profile, &machine);
@@ -127,7 +109,7 @@ int pen_verb_train(const struct pen_config *config)
     fclose(f);
     s.config_text = text;
   }
-  catch_signals();
+  s.stop = pen_stop_on_signals();
   if (rc == 0)
     rc = pen_train(&s);
   if (config->dry_run)
