@@ -183,7 +183,7 @@ def step(setting):
             "step", near if recompute or batch == 1 else every, 0.02)
     for length, recompute in ((512, False), (512, True), (2048, False), (2048, True)):
         # of PyTorch's ways only hooks fit into 24 GiB; ours may have what they take
-        yield Steps(setting, "llama-1b", 1, length, recompute, steps=1).job(
+        yield Steps(setting, "llama-1b", 1, length, recompute, steps=3).job(
             "step", near[2:], 0.02, {"options": in_memory("20GiB", setting.work)})
 
 
