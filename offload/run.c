@@ -236,13 +236,13 @@ const char *pen_run_io_note(const struct pen_run *run)
   return queue ? pen_store_queue_note(queue) : NULL;
 }
 
-/* Memory for the threads of each node, or for whoever may run anywhere. */
+/* Memory where the threads of each node are, or anywhere. */
 static int take_host_arena(struct pen_run *run)
 {
   const struct pen_division *division = run->o.division;
   size_t bytes = run->arena_bytes[PEN_TIER_HOST];
   void **arena = &run->arena[PEN_TIER_HOST];
-  if (!division || !division->binds)
+  if (!division)
     return pen_device_host_alloc(bytes, arena);
   int rc = pen_device_host_map(bytes, arena);
   return rc < 0 ? rc

@@ -2,13 +2,14 @@
  *
  * Nothing is asked of the kernel's memory policy: a mapping stays one mapping,
  * `numactl` still rules where a user gives a policy, and a full node's pages come
- * from another instead of failing.  Main thread, and one thread per node while
- * an arena is touched.  Disadvantage: a huge page (2 MiB) lies where its first
- * byte was touched, so arrays of a tile smaller than a huge page per node stay
- * together on one. */
+ * from another instead of failing.  Main thread, and while an arena is touched as
+ * many threads as will compute: the kernel clears pages, some 10 GB/s a thread.
+ * Disadvantage: a huge page (2 MiB) lies where its first byte was touched, so
+ * arrays of a tile smaller than a huge page per node stay together on one. */
 #include "offload/touch.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -50,13 +51,14 @@ void pen_touch_each(const struct pen_layout *layout,
 
 /* ---- touching ---- */
 
-/* One node's thread. */
+/* A thread of a node: of the node's ranges it touches every `n_threads`-th. */
 struct toucher {
   const struct pen_layout *layout;
   const struct pen_division *division;
   enum pen_tier tier;
   char *base;
-  size_t node, page;
+  size_t node, index, n_threads, page;
+  size_t n_seen; /* ranges of the node so far */
   struct pen_thread thread;
   struct pen_error error;
 };
@@ -64,46 +66,65 @@ struct toucher {
 static void touch_range(void *ctx, const struct pen_touch_range *range)
 {
   struct toucher *t = ctx;
+  if (range->node != t->node || t->n_seen++ % t->n_threads != t->index)
+    return;
   size_t begin = range->begin / t->page * t->page;
   size_t end = range->end / t->page * t->page;
-  if (range->node != t->node || begin == end || t->error.code)
+  if (begin == end || t->error.code)
     return;
   if (pen_device_host_back(t->base + begin, end - begin) < 0)
     pen_error_take(&t->error);
 }
 
-static void touch_node(void *arg)
+static void touch_ranges(void *arg)
 {
   struct toucher *t = arg;
-  size_t begin = t->division->node_cpus[t->node];
-  if (pen_thread_bind(t->division->cpus + begin,
-                      t->division->node_cpus[t->node + 1] - begin) < 0)
+  const struct pen_division *d = t->division;
+  size_t begin = d->node_cpus[t->node];
+  if (d->binds && pen_thread_bind(d->cpus + begin,
+                                  d->node_cpus[t->node + 1] - begin) < 0)
     pen_error_clear();
-  pen_touch_each(t->layout, t->division, t->tier, touch_range, t);
+  pen_touch_each(t->layout, d, t->tier, touch_range, t);
+}
+
+static size_t threads_of(const struct pen_division *division, size_t node)
+{
+  size_t n = division->compute.n[node];
+  return n ? n : 1;
 }
 
 int pen_touch_arena(const struct pen_layout *layout,
                     const struct pen_division *division, enum pen_tier tier,
                     void *base)
 {
-  struct toucher touchers[PEN_TOPOLOGY_NODES_MAX];
+  size_t n = 0, n_started = 0;
   int rc = 0;
-  for (size_t node = 0; node < division->n_nodes; node++) {
-    struct toucher *t = &touchers[node];
-    *t = (struct toucher){.layout = layout,
-                          .division = division,
-                          .tier = tier,
-                          .base = base,
-                          .node = node,
-                          .page = (size_t)sysconf(_SC_PAGESIZE)};
-    if (rc == 0)
-      rc = pen_thread_create(&t->thread, "touch", touch_node, t);
+  for (size_t node = 0; node < division->n_nodes; node++)
+    n += threads_of(division, node);
+  struct toucher *touchers = calloc(n, sizeof *touchers);
+  if (!touchers)
+    return pen_error_set(-ENOMEM, "no memory for %zu threads that touch memory",
+                         n);
+  for (size_t node = 0; node < division->n_nodes; node++)
+    for (size_t i = 0; i < threads_of(division, node) && rc == 0; i++) {
+      struct toucher *t = &touchers[n_started];
+      *t = (struct toucher){.layout = layout,
+                            .division = division,
+                            .tier = tier,
+                            .base = base,
+                            .node = node,
+                            .index = i,
+                            .n_threads = threads_of(division, node),
+                            .page = (size_t)sysconf(_SC_PAGESIZE)};
+      rc = pen_thread_create(&t->thread, "touch", touch_ranges, t);
+      n_started += rc == 0;
+    }
+  for (size_t i = 0; i < n_started; i++) {
+    pen_thread_join(&touchers[i].thread);
+    if (rc == 0 && touchers[i].error.code)
+      rc = pen_error_put(&touchers[i].error);
   }
-  for (size_t node = 0; node < division->n_nodes; node++) {
-    pen_thread_join(&touchers[node].thread);
-    if (rc == 0 && touchers[node].error.code)
-      rc = pen_error_put(&touchers[node].error);
-  }
+  free(touchers);
   return rc;
 }
 

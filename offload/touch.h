@@ -21,9 +21,10 @@ void pen_touch_each(const struct pen_layout *layout,
                     void (*fn)(void *ctx, const struct pen_touch_range *range),
                     void *ctx);
 
-/* Backs an arena that pen_device_host_map made with memory: one bound thread per
- * node touches its ranges; a range's pages begin where the one before ends.
- * -ENOMEM when there is less. */
+/* Backs an arena that pen_device_host_map made with memory: the ranges of a node
+ * are touched by as many threads as will compute there, bound to it where the
+ * division binds; a range's pages begin where the one before ends.  -ENOMEM when
+ * there is less. */
 int pen_touch_arena(const struct pen_layout *layout,
                     const struct pen_division *division, enum pen_tier tier,
                     void *base);
