@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "kernels/gradient.h"
 #include "src/model/head.h"
+#include "src/model/layer.h"
 #include "src/model/part.h"
 
 static const struct pen_param_block *info_of(const struct pen_model *m,

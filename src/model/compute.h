@@ -4,7 +4,7 @@
 #define PEN_SRC_MODEL_COMPUTE_H
 
 #include "kernels/ops.h"
-#include "src/model/layer.h"
+#include "src/model/layer_layout.h"
 #include "src/model/mixture.h"
 #include "src/model/workload.h"
 

@@ -5,7 +5,7 @@
  * Pure functions.  Invariant: every buffer begins on a 64-byte line; the two
  * halves of the backward workspace share their bytes.  Disadvantage: offsets
  * are for max_tokens, so shorter micro-batches leave gaps. */
-#include "src/model/layer.h"
+#include "src/model/layer_layout.h"
 
 #define ALIGN ((size_t)64)
 #define NONE PEN_N_ROLES

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/model/layer.h"
+#include "src/model/layer_layout.h"
 
 /* What all layers with experts share; offsets are in bytes, from the sizes at
  * max_tokens, 64-aligned. */

@@ -3,7 +3,7 @@
 #ifndef PEN_SRC_MODEL_PART_H
 #define PEN_SRC_MODEL_PART_H
 
-#include "src/model/layer.h"
+#include "src/model/layer_layout.h"
 
 /* Buffer i of the call. */
 void *pen_part_saved(const struct pen_layer_call *c, const void *saved, int i);

@@ -3,7 +3,7 @@
 #include "src/model/params.h"
 
 #include "io/json.h"
-#include "src/model/layer.h"
+#include "src/model/layer_layout.h"
 #include "tests/test.h"
 #include "tests/tmpdir.h"
 
