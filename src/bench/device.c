@@ -14,6 +14,7 @@
 
 #define WIDTH_MAX ((size_t)8192)
 #define WIDTH_STEP ((size_t)64)
+#define WARM_SECONDS 0.1 /* an idle device takes a while to its clock */
 #define PRODUCT_BYTES 4 /* of the widest elements, of each of three matrices */
 
 struct device_bench {
@@ -130,7 +131,9 @@ static int measure_products(const struct device_bench *b, struct pen_stream *s,
                          .c_elem = products[k].to_sum ? PEN_ELEM_F32 : elem,
                          .accumulate = products[k].to_sum};
     double seconds[PEN_BENCH_RUNS_MAX], warm;
-    int rc = time_product(b, s, &g, &warm);
+    int rc = 0;
+    for (double been = 0; rc == 0 && been < WARM_SECONDS; been += warm)
+      rc = time_product(b, s, &g, &warm);
     for (size_t i = 0; rc == 0 && i < b->o->n_runs; i++)
       rc = time_product(b, s, &g, &seconds[i]);
     if (rc < 0)

@@ -80,6 +80,9 @@ class Check:
         env["LD_LIBRARY_PATH"] = ":".join([*libraries, *filter(None, [env.get("LD_LIBRARY_PATH")])])
         return env
 
+    def begin_time(self):
+        self.deadline = time.monotonic() + 60 * self.options.minutes
+
     def remaining(self):
         return self.deadline - time.monotonic()
 
@@ -151,12 +154,9 @@ def cuda_folders(name):
 
 def run_stage(check, stage, items):
     """Does what has not gone well yet; returns "ok", "failed" or "unfinished"."""
-    check.deadline = time.monotonic() + 60 * check.options.minutes
     results = check.results(stage)
     unfinished = False
     for item in items:
-        if check.options.only and item.name not in check.options.only:
-            continue
         if results.get(item.name, {}).get("state") == "ok" and not check.options.again:
             say(f"{stage} {item.name}: kept")
             continue
@@ -179,6 +179,5 @@ def run_stage(check, stage, items):
         check.save(stage, results)
         say(f"{stage} {item.name}: {result['state']}" + (f": {result['why']}" if "why" in result else "") +
             f" ({result['took_seconds']} s)")
-    failed = any(r["state"] == "failed" for name, r in results.items()
-                 if not check.options.only or name in check.options.only)
+    failed = any(results.get(item.name, {}).get("state") == "failed" for item in items)
     return "failed" if failed else "unfinished" if unfinished else "ok"

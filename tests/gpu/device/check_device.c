@@ -1,4 +1,5 @@
-/* check_device [--seed N] [--rounds N] [--large] [--time TOKENS] [--only NAME]
+/* check_device [--device N] [--seed N] [--rounds N] [--large] [--time TOKENS]
+ *              [--only NAME] [--without NAME]
  *
  * Every row of the loaded plugin's tables of operations, against the host's:
  * random inputs, outputs NaN before, guards between the arrays, and the same bits
@@ -292,7 +293,8 @@ struct options {
   uint64_t rounds;
   bool large;
   size_t timed_tokens; /* 0: nothing is timed */
-  const char *only;
+  uint64_t device;
+  const char *only, *without; /* NULL: all, none */
 };
 
 static bool try_case(const struct op_case *c, enum pen_elem elem,
@@ -364,6 +366,12 @@ static bool check_refusals(void)
   return well;
 }
 
+static bool is_asked(const struct options *o, const char *name)
+{
+  return (!o->only || strcmp(o->only, name) == 0) &&
+         (!o->without || strcmp(o->without, name) != 0);
+}
+
 static bool check_all(const struct options *o)
 {
   bool all = check_refusals();
@@ -373,7 +381,7 @@ static bool check_all(const struct options *o)
       enum pen_elem elem = (enum pen_elem)e;
       size_t shapes = 0;
       double worst = 0;
-      if (o->only && strcmp(o->only, c->name) != 0)
+      if (!is_asked(o, c->name))
         continue;
       bool well = try_case(c, elem, o, &shapes, &worst);
       if (o->timed_tokens)
@@ -403,15 +411,19 @@ static int read_options(int argc, char **argv, struct options *o)
       seed = strtoull(argv[++i], NULL, 10);
     else if (next && strcmp(argv[i], "--rounds") == 0)
       o->rounds = strtoull(argv[++i], NULL, 10);
+    else if (next && strcmp(argv[i], "--device") == 0)
+      o->device = strtoull(argv[++i], NULL, 10);
     else if (next && strcmp(argv[i], "--only") == 0)
       o->only = argv[++i];
+    else if (next && strcmp(argv[i], "--without") == 0)
+      o->without = argv[++i];
     else
       return pen_error_set(-PEN_EUSAGE, "check_device: what is %s?", argv[i]);
   }
   return 0;
 }
 
-static int open_all(void)
+static int open_all(uint64_t device)
 {
   size_t threads = pen_thread_usable_cpus();
   int rc = pen_isa_choose(NULL, &isa);
@@ -420,7 +432,7 @@ static int open_all(void)
   scratch = aligned_alloc(64, threads * PEN_STREAM_SCRATCH_BYTES);
   if (rc == 0 && !scratch)
     rc = pen_error_set(-PEN_ENOFIT, "no memory for workers");
-  return rc < 0 ? rc : pen_backend_open("cuda", 0, &backend);
+  return rc < 0 ? rc : pen_backend_open("cuda", device, &backend);
 }
 
 int main(int argc, char **argv)
@@ -433,7 +445,7 @@ int main(int argc, char **argv)
     fprintf(stderr, "%s\n", pen_error_text());
     return 2;
   }
-  int rc = open_all();
+  int rc = open_all(o.device);
   if (rc < 0) { /* as a skip, which says why */
     printf("1..0 # SKIP %s\n", pen_error_text());
     return rc == -PEN_EUNSUPPORTED ? 77 : 1;

@@ -91,7 +91,21 @@ def findings_are_failures_and_done_again(folder):
 def wrong_usage_is_told(folder):
     assert "there is no stage fly" in gpu_check(folder, "fly", status=2).stderr
     assert "there is no item x" in gpu_check(folder, "build", "--only", "x", status=2).stderr
+    assert "names its items itself" in gpu_check(folder, "build", "--first", status=2).stderr
     assert "about" in gpu_check(folder, "--list").stdout
+
+
+@test
+def what_is_worth_most_comes_first(folder):
+    """Within one time for all, and with no time left nothing more is begun; the stages go on from there."""
+    named = [line.split()[:2] for line in gpu_check(folder, "--first", "--list").stdout.splitlines()]
+    assert named[0] == ["build", "machine"] and ["promises", "bf16-bits"] in named and len(named) > 9, named
+    told = gpu_check(folder, "--first", "--host-memory", "1GiB").stderr
+    begun = [line.split(":")[0].split() for line in told.splitlines() if line.endswith("s)")]
+    assert begun == named, told
+    for stage, name in named:
+        assert results(folder, stage)[name]["state"] == "ok", (stage, name, results(folder, stage)[name])
+    assert "build compile: kept" in gpu_check(folder, "build", "--only", "compile").stderr
 
 
 def main():
