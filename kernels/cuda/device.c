@@ -2,7 +2,7 @@
  * events for marks, pinned host memory.
  *
  * Everything is made by open and alloc; after that no call allocates or waits
- * but sync.  Any thread; each binds itself to the device at its first call.
+ * but sync, and the first launch of each kernel, which loads it.  Any thread; each binds itself to the device at its first call.
  * Disadvantage: copies of memory that could not be pinned block their issuer. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -12,11 +12,14 @@
 #include "base/error.h"
 #include "kernels/cuda/state.h"
 
-/* Left to the driver, to kernels' local memory, and to whoever else is there. */
+/* Left to the driver, to kernels that are loaded at their first launch and what
+ * they need beside the arena, and to whoever else is there. */
 #define SPARE_BYTES_MAX ((size_t)512 << 20)
 #define SPARE_SHARE 8
 /* What the context and cuBLAS take of RAM: an allowance. */
 #define HOST_BYTES ((uint64_t)512 << 20)
+/* What cuBLASLt asks of its workspace. */
+#define WORKSPACE_ALIGN ((size_t)256)
 /* The smallest piece of host memory worth asking for. */
 #define PIECE_BYTES_MIN ((size_t)2 << 20)
 
@@ -55,7 +58,8 @@ int pen_cuda_enter(const struct pen_cuda *cuda)
 static int alloc(const struct pen_device *device, size_t bytes, void **ret_base)
 {
   struct pen_cuda *cuda = of(device);
-  size_t all = bytes + PEN_CUDA_WORKSPACE_BYTES, left = 0, total = 0;
+  size_t arena = (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+  size_t all = arena + PEN_CUDA_WORKSPACE_BYTES, left = 0, total = 0;
   void *base = NULL;
   int rc = pen_cuda_enter(cuda);
   if (rc < 0)
@@ -72,7 +76,7 @@ static int alloc(const struct pen_device *device, size_t bytes, void **ret_base)
   rc = pen_cuda_check(r, "taking device memory");
   if (rc < 0)
     return rc;
-  cuda->workspace = (char *)base + bytes;
+  cuda->workspace = (char *)base + arena;
   *ret_base = base;
   return 0;
 }
@@ -91,12 +95,14 @@ static int pin(const struct pen_device *device, void *base, size_t bytes,
                size_t *ret_pinned)
 {
   struct pen_cuda *cuda = of(device);
-  size_t piece = PEN_CUDA_PIECE_BYTES, done = 0, most = bytes / piece + 64;
+  size_t piece = PEN_CUDA_PIECE_BYTES, done = 0;
   int rc = pen_cuda_enter(cuda);
   if (rc < 0)
     return rc;
   cuda->pinned = base;
-  cuda->piece_ends = malloc(most * sizeof *cuda->piece_ends);
+  /* no piece but the last is smaller */
+  cuda->piece_ends =
+      malloc((bytes / PIECE_BYTES_MIN + 1) * sizeof *cuda->piece_ends);
   if (!cuda->piece_ends)
     return pen_cuda_error_set(PEN_ENOFIT, "no memory for a table of pieces");
   while (done < bytes && piece >= PIECE_BYTES_MIN) {
@@ -296,12 +302,17 @@ static int choose(struct pen_cuda *cuda, uint64_t number,
   return rc;
 }
 
-static int describe(struct pen_cuda *cuda, const struct cudaDeviceProp *p)
+int pen_cuda_device_describe(struct pen_cuda *cuda)
 {
   struct pen_backend *b = &cuda->backend;
+  struct cudaDeviceProp p;
   size_t left = 0, total = 0;
   int driver = 0, runtime = 0;
-  int rc = pen_cuda_check(cudaMemGetInfo(&left, &total), "asking for memory");
+  memset(&p, 0, sizeof p);
+  int rc = pen_cuda_check(cudaGetDeviceProperties(&p, cuda->number),
+                          "asking for the device's properties");
+  if (rc == 0)
+    rc = pen_cuda_check(cudaMemGetInfo(&left, &total), "asking for memory");
   if (rc < 0)
     return rc;
   size_t spare = left / SPARE_SHARE;
@@ -316,12 +327,9 @@ static int describe(struct pen_cuda *cuda, const struct cudaDeviceProp *p)
   snprintf(b->about, sizeof b->about,
            "CUDA device %d, %.80s (%d.%d), %zu of %zu MiB free, driver for CUDA "
            "%d.%d, runtime %d.%d",
-           cuda->number, p->name, p->major, p->minor, left >> 20, total >> 20,
+           cuda->number, p.name, p.major, p.minor, left >> 20, total >> 20,
            driver / 1000, driver % 1000 / 10, runtime / 1000,
            runtime % 1000 / 10);
-  /* cuBLAS chooses by version, architecture and number of multiprocessors. */
-  snprintf(b->products_variant, sizeof b->products_variant, "sm_%d%d x %d",
-           p->major, p->minor, p->multiProcessorCount);
   return 0;
 }
 
@@ -349,13 +357,13 @@ int pen_cuda_device_open(struct pen_cuda *cuda, uint64_t number)
 {
   struct cudaDeviceProp properties;
   memset(&properties, 0, sizeof properties);
-  /* All kernels now, so that no first use of one allocates in a step. */
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int rc = choose(cuda, number, &properties);
   if (rc == 0)
-    rc = describe(cuda, &properties);
-  if (rc == 0)
     rc = make_queues(cuda);
+  /* cuBLAS chooses by version, architecture and number of multiprocessors. */
+  snprintf(cuda->backend.products_variant,
+           sizeof cuda->backend.products_variant, "sm_%d%d x %d",
+           properties.major, properties.minor, properties.multiProcessorCount);
   cuda->device = (struct pen_device){
       .name = "cuda", .state = cuda, .alloc = alloc, .free = release,
       .pin = pin, .unpin = unpin, .upload = upload, .download = download,

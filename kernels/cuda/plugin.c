@@ -48,6 +48,8 @@ static int open_backend(const struct pen_backend_host *host, uint64_t number,
     rc = pen_cuda_choices_open(cuda);
   if (rc == 0)
     rc = pen_cuda_products_open(cuda);
+  if (rc == 0)
+    rc = pen_cuda_device_describe(cuda);
   if (rc < 0)
     close_backend(&backend);
   else

@@ -25,6 +25,7 @@ struct fake_settings {
   int capability;         /* PEN_FAKE_CAPABILITY: 90 is 9.0 */
   uint64_t memory_bytes;  /* PEN_FAKE_MEMORY: of the device */
   uint64_t pin_bytes;     /* PEN_FAKE_PIN: most host memory that is pinned */
+  uint64_t pin_piece;     /* most of it that one call pins */
   uint64_t oom;           /* PEN_FAKE_OOM: this allocation fails, from 1; 0: none */
   uint64_t fault;         /* PEN_FAKE_FAULT: this launch breaks the device */
   uint64_t jitter;        /* PEN_FAKE_JITTER: seed of random delays; 0: none */

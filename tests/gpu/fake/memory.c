@@ -52,6 +52,7 @@ static void read_settings(struct fake_settings *s)
   s->capability = (int)number("PEN_FAKE_CAPABILITY", 90);
   s->memory_bytes = number("PEN_FAKE_MEMORY", (uint64_t)1 << 30);
   s->pin_bytes = number("PEN_FAKE_PIN", UINT64_MAX);
+  s->pin_piece = UINT64_MAX;
   s->oom = number("PEN_FAKE_OOM", 0);
   s->fault = number("PEN_FAKE_FAULT", 0);
   s->jitter = number("PEN_FAKE_JITTER", 0);
@@ -188,7 +189,8 @@ cudaError_t cudaHostRegister(void *base, size_t bytes, unsigned flags)
   (void)flags;
   if (fake_is_pinned(base, bytes) != 0)
     return cudaErrorHostMemoryAlreadyRegistered;
-  if (bytes > fake_settings()->pin_bytes - pinned_used)
+  if (bytes > fake_settings()->pin_bytes - pinned_used ||
+      bytes > fake_settings()->pin_piece)
     return cudaErrorMemoryAllocation;
   *free_entry(pinned_ranges) = (struct range){base, bytes};
   pinned_used += bytes;

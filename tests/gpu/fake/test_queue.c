@@ -171,6 +171,23 @@ static const struct pen_ticket *tickets[PEN_LANES];
 static size_t n_tickets;
 static int dropped_lane = -1; /* waits of threads for this lane are left out */
 static uint64_t n_dropped;
+/* A system that pins small pieces only, but as many as one likes. */
+static void test_many_pieces(void **state)
+{
+  size_t bytes = ((size_t)300 << 20) + 4096, pinned = 0;
+  void *host;
+  (void)state;
+  test_ok(pen_device_host_map(bytes, &host));
+  fake_settings()->pin_piece = (uint64_t)2 << 20;
+  test_ok(cuda.device.pin(&cuda.device, host, bytes, &pinned));
+  assert_int_equal(pinned, bytes);
+  assert_int_equal(cuda.n_pieces, 151);
+  assert_int_equal(cuda.piece_ends[149], (size_t)300 << 20);
+  cuda.device.unpin(&cuda.device);
+  fake_settings()->pin_piece = UINT64_MAX;
+  pen_device_host_free(&host, bytes);
+}
+
 
 int __real_pen_ticket_init(struct pen_ticket *lane);
 int __wrap_pen_ticket_init(struct pen_ticket *lane);
@@ -375,3 +392,4 @@ int main(void)
   };
   return cmocka_run_group_tests(tests, open_device, close_device);
 }
+      cmocka_unit_test_teardown(test_many_pieces, calm),
