@@ -136,7 +136,7 @@ def text_as_on_the_host(folder):
     for name, config in (("llama", {}), ("gemma2", GEMMA2)):
         a_job = job(f"{folder}/{name}", num_hidden_layers=4, **config)
         words = ("generate", "--model", a_job.model, "--dtype", "fp32", "-o", "json", "--prompt", "abcdefghijkl",
-                 "--max-new-tokens", "40", "--seed", "3", "--temperature", "2")
+                 "--host-memory", "2GiB", "--max-new-tokens", "40", "--seed", "3", "--temperature", "2")
         want = json.loads(succeed(*words, "--backend", "host").stdout)
         assert len(want["ids"]) == 52, want
         drive = f"{folder}/{name}-drive"
@@ -305,20 +305,20 @@ def auto_takes_the_device(folder):
     fail(1, "onednn", *a_job.args(f"{folder}/x", *CUDA, "--gemm", "onednn"), env=fake())
 
 
-@test
-def no_memory_at_any_time_is_exit_code_3(folder):
-    a_job = job(folder, "--max-steps", "1")
+def refused_in_turn(words, folder):
+    """Every allocation of a device refused once: exit code 3, nothing said as a result, no file left in `folder`."""
     n = 0
     while True:
         n += 1
-        done = run(*a_job.args(f"{folder}/run", *CUDA), env=fake(oom=n))
+        done = run(*words, env=fake(oom=n))
         if done.returncode == 0:
             break
         assert done.returncode == 3, f"allocation {n}: status {done.returncode}\n{done.stderr}"
         last = done.stderr.splitlines()[-1]
         assert "CUDA" in last or "cuBLAS" in last or "device memory" in last, last
-        assert not os.path.exists(f"{folder}/run"), f"allocation {n} left a run"
-    print(f"# {n - 1} allocations were refused in turn")
+        left = [file for _, _, files in os.walk(folder) for file in files]
+        assert done.stdout == "" and not left, f"allocation {n}: {done.stdout} {left}"
+    print(f"# {words[0]}: {n - 1} allocations were refused in turn")
     assert n > 100, n  # three streams, their events, cuBLAS, the arena
 
 
@@ -331,6 +331,21 @@ def too_little_device_memory(folder):
     fail(3, "workspace", *args, "--device-memory", "32MiB", env=fake())
     assert not os.path.exists(f"{folder}/run")
 
+    return done
+
+
+@test
+def no_memory_at_any_time_is_exit_code_3(folder):
+    a_job = job(folder, "--max-steps", "1")
+    left = f"{folder}/left"
+    os.makedirs(left)
+    refused_in_turn(a_job.args(f"{left}/run", *CUDA), left)
+    shutil.rmtree(f"{left}/run")
+    drive = ("--host-memory", "2GiB", "--offload-params", "nvme", "--nvme-path", f"{left}/drive")
+    refused_in_turn(("generate", "--model", a_job.model, "--prompt", "abc", "--max-new-tokens", "2", *drive, *CUDA), left)
+    refused_in_turn(("eval", "--model", a_job.model, "--data", a_job.data, "--max-length", "16", "--dump-logits",
+                     f"{left}/logits.safetensors", *drive, *CUDA), left)
+    assert "logits.safetensors" in os.listdir(left), os.listdir(left)
 
 @test
 def less_memory_pinned(folder):
