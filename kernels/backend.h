@@ -12,7 +12,7 @@
 
 /* Raised whenever this file, device.h, ops.h, shapes.h, gemm.h or stream.h
  * change. */
-#define PEN_BACKEND_ABI 4
+#define PEN_BACKEND_ABI 5
 
 #define PEN_BACKEND_CHOICE_BYTES ((size_t)320)
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "kernels/stream.h"
+#include "kernels/ops.h"
 
 /* Best first for each precision: "auto" takes the first that opens. */
 static const struct pen_gemm_library *const best_bf16[] = {
@@ -154,6 +154,16 @@ static void run_tile(void *ctx, size_t item, size_t worker)
     atomic_store(&run->status, r);
 }
 
+/* What comes behind a product, as passes of their own. */
+static void finish(struct pen_stream *s, const struct pen_gemm *g)
+{
+  const struct pen_ops *ops = pen_ops_host(s->isa, g->c_elem);
+  if (g->bias)
+    ops->bias(s, g->m, g->n, g->c, g->ldc, g->bias);
+  if (g->addend)
+    ops->add(s, g->m * g->n, g->addend, g->c, g->c);
+}
+
 void pen_gemm_run(struct pen_stream *s, const struct pen_gemm *g)
 {
   if (!g->m || !g->n)
@@ -172,4 +182,5 @@ void pen_gemm_run(struct pen_stream *s, const struct pen_gemm *g)
                   pen_elem_name(g->ab_elem));
     pen_error_take(&s->error);
   }
+  finish(s, g);
 }

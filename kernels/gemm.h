@@ -12,10 +12,13 @@
 struct pen_stream;
 
 /* C [m, n] = A [m, k] B [k, n], or C += A B with `accumulate`; sums in fp32, C
- * rounded once.  Strides in elements.  a_trans: A is stored as [k, m], row
+ * rounded once.  Then + bias, to each row, and + addend, each where it is not
+ * NULL: on the host rounded after each, on a device once, after all.  Strides in
+ * elements.  a_trans: A is stored as [k, m], row
  * stride lda; b_trans: B is stored as [n, k], as weights [out, in] are.  C
  * overlaps neither A nor B, and is not read unless accumulated to.
- * c_elem is ab_elem or F32; accumulate requires F32.  k > 0. */
+ * c_elem is ab_elem or F32; accumulate requires F32.  An addend requires
+ * ldc == n and overlaps C nowhere.  k > 0. */
 struct pen_gemm {
   size_t m, n, k;
   const void *a;
@@ -29,6 +32,8 @@ struct pen_gemm {
   size_t ldc;
   enum pen_elem c_elem;
   bool accumulate;
+  const void *bias;   /* [n] of c_elem, or NULL; not with accumulate */
+  const void *addend; /* [m, n] of c_elem, or NULL; not with accumulate */
 };
 
 /* A product library.  Tables are const; what they load or cache at run time is

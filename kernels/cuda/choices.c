@@ -55,11 +55,12 @@ static void write_line(const struct pen_backend *backend, size_t number,
   const struct pen_cuda_choice *c = &cuda->choices[number];
   const struct pen_cuda_shape *s = &c->shape;
   int at = snprintf(ret_line, PEN_BACKEND_CHOICE_BYTES,
-                    "%s %s %c%c%c " NUMBERS " " NUMBERS " %u %u %u",
+                    "%s %s %c%c%c%s " NUMBERS " " NUMBERS " %u %u %u",
                     elem_name(s->ab_elem), elem_name(s->c_elem),
                     s->a_trans ? 't' : 'n', s->b_trans ? 't' : 'n',
-                    s->accumulate ? '+' : '=', s->m, s->n, s->k, s->lda, s->ldb,
-                    s->ldc, s->a_align, s->b_align, s->c_align);
+                    s->accumulate ? '+' : '=', s->bias ? "b" : "", s->m, s->n,
+                    s->k, s->lda, s->ldb, s->ldc, s->a_align, s->b_align,
+                    s->c_align);
   for (int i = 0; i < 8; i++)
     at += snprintf(ret_line + at, PEN_BACKEND_CHOICE_BYTES - (size_t)at,
                    " %016" PRIx64, c->algorithm[i]);
@@ -76,23 +77,24 @@ static bool parse(const char *line, struct pen_cuda_choice *ret_choice)
   struct pen_cuda_choice c;
   struct pen_cuda_shape *s = &c.shape;
   uint64_t *a = c.algorithm;
-  char ab[8], result[8], how[4];
+  char ab[8], result[8], how[5];
   int end = -1;
   memset(&c, 0, sizeof c);
   int n = sscanf(line,
-                 "%7s %7s %3s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+                 "%7s %7s %4s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
                  " %" SCNu64 " %" SCNu64 " %" SCNu8 " %" SCNu8 " %" SCNu8
                  " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
                  " %" SCNx64 " %" SCNx64 " %" SCNx64 "%n",
                  ab, result, how, &s->m, &s->n, &s->k, &s->lda, &s->ldb,
                  &s->ldc, &s->a_align, &s->b_align, &s->c_align, &a[0], &a[1],
                  &a[2], &a[3], &a[4], &a[5], &a[6], &a[7], &end);
-  if (n != 20 || end < 0 || line[end] || strlen(how) != 3 ||
+  if (n != 20 || end < 0 || line[end] || strlen(how) < 3 ||
       !parse_elem(ab, &s->ab_elem) || !parse_elem(result, &s->c_elem))
     return false;
   s->a_trans = how[0] == 't';
   s->b_trans = how[1] == 't';
   s->accumulate = how[2] == '+';
+  s->bias = how[3] == 'b';
   *ret_choice = c;
   return true;
 }

@@ -5,9 +5,10 @@
  * fastest for it, all later ones the same (choices.c).  A shape knows the least
  * alignment of its operands, which follows from the model alone, since slots
  * begin on pages and tensors on 64-byte lines: so neither where bytes lie nor
- * which product comes first changes a bit.  One thread at a time.  Disadvantage:
- * the library's opinion is believed, not measured; nothing is fused into a
- * product. */
+ * which product comes first changes a bit.  A bias and an addend come in as the
+ * product is written, in fp32; where the library has no algorithm for that, the
+ * bias in a pass of its own.  One thread at a time.  Disadvantage: the library's
+ * opinion is believed, not measured. */
 #include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,10 +79,11 @@ static struct pen_cuda_shape shape_of(const struct pen_gemm *g)
   s.c_elem = (uint8_t)g->c_elem;
   s.a_trans = g->a_trans;
   s.b_trans = g->b_trans;
-  s.accumulate = g->accumulate;
+  s.accumulate = g->accumulate || g->addend; /* the same to the library */
+  s.bias = g->bias != NULL;
   s.a_align = align_of(g->a);
   s.b_align = align_of(g->b);
-  s.c_align = align_of(g->c);
+  s.c_align = align_of((const void *)((uintptr_t)g->c | (uintptr_t)g->addend));
   return s;
 }
 
@@ -103,8 +105,23 @@ static void keep(cublasStatus_t *status, cublasStatus_t next)
     *status = next;
 }
 
+/* Of a bias that only the shape is known of: the library may look how it is
+ * aligned. */
+static const void *const some_bias = (const void *)256;
+
+static cublasStatus_t describe_bias(struct problem *p, const void *bias)
+{
+  int32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  cublasStatus_t status = cublasLtMatmulDescSetAttribute(
+      &p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+  keep(&status, cublasLtMatmulDescSetAttribute(
+                    &p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                    sizeof bias));
+  return status;
+}
+
 static cublasStatus_t describe(const struct pen_cuda_shape *s,
-                               struct problem *ret_problem)
+                               const void *bias, struct problem *ret_problem)
 {
   struct problem *p = ret_problem;
   int32_t a_op = s->b_trans ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -118,6 +135,8 @@ static cublasStatus_t describe(const struct pen_cuda_shape *s,
   keep(&status, cublasLtMatmulDescSetAttribute(
                     &p->product, CUBLASLT_MATMUL_DESC_TRANSB, &b_op,
                     sizeof b_op));
+  if (s->bias)
+    keep(&status, describe_bias(p, bias));
   keep(&status, cublasLtMatrixLayoutInit(&p->a, type, s->b_trans ? s->k : s->n,
                                          s->b_trans ? s->n : s->k,
                                          (int64_t)s->ldb));
@@ -164,7 +183,7 @@ static cublasStatus_t choose(const struct pen_cuda *cuda,
   cublasLtMatmulPreferenceOpaque_t preference;
   cublasLtMatmulHeuristicResult_t found;
   int n = 0;
-  cublasStatus_t status = describe(&choice->shape, &p);
+  cublasStatus_t status = describe(&choice->shape, some_bias, &p);
   keep(&status, prefer(&choice->shape, &preference));
   if (status == CUBLAS_STATUS_SUCCESS)
     status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, &p.product, &p.a, &p.b,
@@ -184,7 +203,7 @@ bool pen_cuda_products_offer(const struct pen_cuda *cuda,
   cublasLtMatmulAlgo_t algorithm;
   cublasLtMatmulHeuristicResult_t told;
   memcpy(&algorithm, choice->algorithm, sizeof algorithm);
-  cublasStatus_t status = describe(&choice->shape, &p);
+  cublasStatus_t status = describe(&choice->shape, some_bias, &p);
   keep(&status, cublasLtMatmulAlgoCheck(cuda->blas, &p.product, &p.a, &p.b,
                                         &p.c, &p.c, &algorithm, &told));
   return status == CUBLAS_STATUS_SUCCESS &&
@@ -218,28 +237,54 @@ static cublasStatus_t multiply(struct pen_cuda *cuda, const struct pen_gemm *g,
   struct problem p;
   cublasLtMatmulAlgo_t algorithm;
   cublasStatus_t status = choice_for(cuda, shape, &choice);
-  keep(&status, describe(&own, &p));
+  keep(&status, describe(&own, g->bias, &p));
   if (status != CUBLAS_STATUS_SUCCESS)
     return status;
   memcpy(&algorithm, choice->algorithm, sizeof algorithm);
   return cublasLtMatmul(cuda->blas, &p.product, &one, g->b, &p.a, g->a, &p.b,
-                        g->accumulate ? &one : &zero, g->c, &p.c, g->c, &p.c,
-                        &algorithm, cuda->workspace, PEN_CUDA_WORKSPACE_BYTES,
+                        own.accumulate ? &one : &zero,
+                        g->addend ? g->addend : g->c, &p.c, g->c, &p.c, &algorithm, cuda->workspace, PEN_CUDA_WORKSPACE_BYTES,
                         cuda->queues[PEN_DEVICE_COMPUTE]);
 }
 
+static bool is_refused(cublasStatus_t status)
+{
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         status == CUBLAS_STATUS_INVALID_VALUE;
+}
+
 /* An algorithm that does not take a number of tokens leaves it one of its own. */
+static cublasStatus_t multiply_any(struct pen_cuda *cuda,
+                                   const struct pen_gemm *g)
+{
+  struct pen_cuda_shape exact = shape_of(g), shape = exact;
+  *tokens_of(&shape) = power_from(*tokens_of(&shape));
+  cublasStatus_t status = multiply(cuda, g, &shape);
+  return is_refused(status) ? multiply(cuda, g, &exact) : status;
+}
+
+/* Without the library's help: rounded once more. */
+static cublasStatus_t multiply_then_add(struct pen_cuda *cuda,
+                                        const struct pen_gemm *g)
+{
+  struct pen_gemm bare = *g;
+  bare.bias = NULL;
+  cublasStatus_t status = multiply_any(cuda, &bare);
+  if (status == CUBLAS_STATUS_SUCCESS &&
+      pen_cuda_bias(cuda->queues[PEN_DEVICE_COMPUTE], g->c_elem, g->m, g->n,
+                    g->c, g->ldc, g->bias))
+    status = CUBLAS_STATUS_EXECUTION_FAILED;
+  return status;
+}
+
 void pen_cuda_gemm(struct pen_stream *s, const struct pen_gemm *g)
 {
   struct pen_cuda *cuda = s->device;
   if (s->error.code || !g->m || !g->n)
     return;
-  struct pen_cuda_shape exact = shape_of(g), shape = exact;
-  *tokens_of(&shape) = power_from(*tokens_of(&shape));
-  cublasStatus_t status = multiply(cuda, g, &shape);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
-      status == CUBLAS_STATUS_INVALID_VALUE)
-    status = multiply(cuda, g, &exact);
+  cublasStatus_t status = multiply_any(cuda, g);
+  if (is_refused(status) && g->bias)
+    status = multiply_then_add(cuda, g);
   if (status != CUBLAS_STATUS_SUCCESS)
     pen_cuda_stream_fail(s, "a product", cublasLtGetStatusString(status));
 }

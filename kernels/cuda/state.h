@@ -20,6 +20,7 @@ struct pen_cuda_shape {
   uint64_t m, n, k, lda, ldb, ldc;
   uint8_t ab_elem, c_elem, a_trans, b_trans, accumulate;
   uint8_t a_align, b_align, c_align; /* bytes, at most 16 */
+  uint8_t bias;                      /* added to each row by the product itself */
 };
 
 struct pen_cuda_choice {
@@ -55,10 +56,10 @@ const char *pen_cuda_error_text(int cuda_error);
 
 /* device.c: fills the row, and makes queues and marks on device `number`. */
 int pen_cuda_device_open(struct pen_cuda *cuda, uint64_t number);
-void pen_cuda_device_close(struct pen_cuda *cuda);
 /* What the device is and how much of its memory is free: after all else was
  * opened that takes some. */
 int pen_cuda_device_describe(struct pen_cuda *cuda);
+void pen_cuda_device_close(struct pen_cuda *cuda);
 /* Makes the calling thread's calls go to the device. */
 int pen_cuda_enter(const struct pen_cuda *cuda);
 

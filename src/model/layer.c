@@ -50,12 +50,20 @@ static void *out_of(const struct pen_layer_call *c, const struct pen_norm *n,
                             : pen_part_work(c, PEN_WORK_PRODUCT);
 }
 
-/* y = x + norm(out), or x + out */
-static void join(const struct pen_layer_call *c, const struct pen_norm *n,
-                 const void *x, const void *out, void *y)
+/* y = x + norm(out) with out = W in; without a norm x + out, which is one
+ * product.  y NULL: out alone, where backward needs it. */
+static void join(const struct pen_layer_call *c, const struct pen_linear *map,
+                 const struct pen_norm *n, const void *in, const void *x,
+                 void *out, void *y)
 {
-  c->ops->add(c->stream, c->tokens * c->layer->hidden, x, normed(c, n, out),
-              y);
+  bool has_norm = pen_norm_exists(n);
+  if (has_norm)
+    pen_part_linear(c, map, in, NULL, out);
+  if (has_norm && y)
+    c->ops->add(c->stream, c->tokens * c->layer->hidden, x, normed(c, n, out),
+                y);
+  if (!has_norm && y)
+    pen_part_linear(c, map, in, x, y);
 }
 
 /* The gradient of out, where d is that of x + norm(out). */
@@ -76,31 +84,23 @@ static const void *join_backward(const struct pen_layer_call *c,
 
 /* ---- forward ---- */
 
-/* out = W_o attention(rope(norm(W_qkv norm(x)))) */
-static const void *attend(const struct pen_layer_call *c, const void *x,
-                          void *saved)
+/* h = x + norm(W_o attention(rope(norm(W_qkv norm(x))))); h NULL: what is saved
+ * of it alone */
+static void attention_half(const struct pen_layer_call *c, const void *x,
+                           void *h, void *saved)
 {
   const struct pen_layer *l = c->layer;
-  void *out = out_of(c, &l->attn_post_norm, saved, PEN_SAVED_ATTN_OUT);
   size_t ld;
   void *qk = pen_part_qk(c, saved, &ld);
 
-  pen_part_linear(c, &l->qkv, normed(c, &l->attn_norm, x),
+  pen_part_linear(c, &l->qkv, normed(c, &l->attn_norm, x), NULL,
                   pen_part_saved(c, saved, PEN_SAVED_QKV));
   if (pen_norm_exists(&l->q_norm))
     pen_part_norm_qk(c, saved);
   pen_part_rotate(c, qk, ld, false);
   pen_part_attend(c, saved);
-  pen_part_linear(c, &l->o, pen_part_saved(c, saved, PEN_SAVED_O), out);
-  return out;
-}
-
-/* h = x + norm(out) */
-static void attention_half(const struct pen_layer_call *c, const void *x,
-                           void *saved)
-{
-  join(c, &c->layer->attn_post_norm, x, attend(c, x, saved),
-       pen_part_saved(c, saved, PEN_SAVED_H));
+  join(c, &l->o, &l->attn_post_norm, pen_part_saved(c, saved, PEN_SAVED_O), x,
+       out_of(c, &l->attn_post_norm, saved, PEN_SAVED_ATTN_OUT), h);
 }
 
 /* gate, up = W_gate_up norm(h) */
@@ -108,19 +108,19 @@ static void gate_up(const struct pen_layer_call *c, void *saved)
 {
   const struct pen_layer *l = c->layer;
   const void *h = pen_part_saved(c, saved, PEN_SAVED_H);
-  pen_part_linear(c, &l->gate_up, normed(c, &l->mlp_norm, h),
+  pen_part_linear(c, &l->gate_up, normed(c, &l->mlp_norm, h), NULL,
                   pen_part_saved(c, saved, PEN_SAVED_GATE_UP));
 }
 
-/* out = W_down f(gate, up) */
-static void *down(const struct pen_layer_call *c, void *saved)
+/* y = h + norm(W_down f(gate, up)); y NULL: what is saved of it alone */
+static void down(const struct pen_layer_call *c, void *y, void *saved)
 {
   const struct pen_layer *l = c->layer;
   void *act = pen_part_work(c, PEN_WORK_ACT);
-  void *out = out_of(c, &l->mlp_post_norm, saved, PEN_SAVED_MLP_OUT);
   pen_part_activate(c, saved, act);
-  pen_part_linear(c, &l->down, act, out);
-  return out;
+  join(c, &l->down, &l->mlp_post_norm, act,
+       pen_part_saved(c, saved, PEN_SAVED_H),
+       out_of(c, &l->mlp_post_norm, saved, PEN_SAVED_MLP_OUT), y);
 }
 
 void pen_layer_forward(const struct pen_layer_call *c, const void *x, void *y,
@@ -128,10 +128,9 @@ void pen_layer_forward(const struct pen_layer_call *c, const void *x, void *y,
 {
   if (!saved)
     saved = c->work;
-  attention_half(c, x, saved);
+  attention_half(c, x, pen_part_saved(c, saved, PEN_SAVED_H), saved);
   gate_up(c, saved);
-  join(c, &c->layer->mlp_post_norm, pen_part_saved(c, saved, PEN_SAVED_H),
-       down(c, saved), y);
+  down(c, y, saved);
 }
 
 /* ---- backward ---- */
@@ -139,10 +138,10 @@ void pen_layer_forward(const struct pen_layer_call *c, const void *x, void *y,
 /* What forward would have saved. */
 static void recompute(const struct pen_layer_call *c, const void *x)
 {
-  attention_half(c, x, c->work);
+  attention_half(c, x, pen_part_saved(c, c->work, PEN_SAVED_H), c->work);
   gate_up(c, c->work);
   if (pen_norm_exists(&c->layer->mlp_post_norm))
-    down(c, c->work);
+    down(c, NULL, c->work);
 }
 
 /* From d = dL/dy to dL/dh. */
@@ -205,8 +204,7 @@ void pen_layer_backward(const struct pen_layer_call *c, const void *x,
 void pen_layer_attention(const struct pen_layer_call *c, const void *x,
                          void *y, void *saved)
 {
-  join(c, &c->layer->attn_post_norm, x, attend(c, x, saved ? saved : c->work),
-       y);
+  attention_half(c, x, y, saved ? saved : c->work);
 }
 
 void pen_layer_attention_backward(const struct pen_layer_call *c,
@@ -214,7 +212,7 @@ void pen_layer_attention_backward(const struct pen_layer_call *c,
                                   float *grad)
 {
   if (!saved) {
-    attend(c, x, c->work);
+    attention_half(c, x, NULL, c->work);
     saved = c->work;
   }
   attention_half_backward(c, x, saved, d, grad);

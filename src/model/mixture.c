@@ -208,7 +208,7 @@ static void *activate(const struct pen_mixture *m,
   void *act = pen_part_work(c, PEN_WORK_ACT);
   own.tokens = e->n;
   pick(c, e, c->tokens, at(mix, m->in_at), in);
-  pen_part_linear(&own, &l->gate_up, in,
+  pen_part_linear(&own, &l->gate_up, in, NULL,
                   pen_part_saved(c, c->work, PEN_SAVED_GATE_UP));
   pen_part_activate(&own, c->work, act);
   return act;

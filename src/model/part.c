@@ -29,23 +29,24 @@ const void *pen_part_weight(const struct pen_layer_call *c,
 /* ---- linear maps ---- */
 
 void pen_part_linear(const struct pen_layer_call *c,
-                     const struct pen_linear *l, const void *x, void *y)
+                     const struct pen_linear *l, const void *x,
+                     const void *addend, void *y)
 {
   for (size_t i = 0; i < l->n_parts; i++) {
     const struct pen_linear_part *part = &l->parts[i];
     enum pen_elem elem = c->layer->elem;
-    void *out = pen_part_column(c, y, part->col);
+    bool biased = part->bias != PEN_N_ROLES;
     struct pen_gemm product = {
         .m = c->tokens, .n = part->out, .k = l->in,
         .a = x, .lda = l->in,
         .b = pen_part_weight(c, part->weight),
         .ldb = l->transposed ? l->out : l->in,
         .b_trans = !l->transposed,
-        .c = out, .ldc = l->out, .ab_elem = elem, .c_elem = elem};
+        .c = pen_part_column(c, y, part->col), .ldc = l->out,
+        .ab_elem = elem, .c_elem = elem,
+        .bias = biased ? pen_part_weight(c, part->bias) : NULL,
+        .addend = addend};
     c->ops->gemm(c->stream, &product);
-    if (part->bias != PEN_N_ROLES)
-      c->ops->bias(c->stream, c->tokens, part->out, out, l->out,
-                   pen_part_weight(c, part->bias));
   }
 }
 

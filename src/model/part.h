@@ -17,9 +17,11 @@ void *pen_part_column(const struct pen_layer_call *c, const void *x,
 const void *pen_part_weight(const struct pen_layer_call *c,
                             enum pen_param_role role);
 
-/* y [T, out] = x [T, in] W^T + b */
+/* y [T, out] = x [T, in] W^T + b + addend; NULL: nothing is added.  A map of
+ * several parts takes no addend. */
 void pen_part_linear(const struct pen_layer_call *c,
-                     const struct pen_linear *l, const void *x, void *y);
+                     const struct pen_linear *l, const void *x,
+                     const void *addend, void *y);
 
 /* dW += dy^T x, db += sum of dy, dx [T, in] = dy W.  Several parts add up in
  * dx, which is then fp32. */

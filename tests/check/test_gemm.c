@@ -162,6 +162,37 @@ static void test_threads(void **state)
   each(check_threads);
 }
 
+/* Bias and addend are the operations of their own, bit for bit. */
+static void test_ends(void **state)
+{
+  const size_t m = 70, n = 130, k = 90;
+  for (int elem = PEN_ELEM_BF16; elem <= PEN_ELEM_F32; elem++)
+    for (int ends = 1; ends < 4; ends++) {
+      struct trial trials[2];
+      for (int fused = 0; fused < 2; fused++) {
+        struct trial *t = &trials[fused];
+        trial_begin(t, level, elem, &pen_gemm_reference, 2, seed + ends);
+        struct pen_gemm g = {.m = m, .n = n, .k = k, .lda = k, .ldb = n,
+                             .ldc = n, .ab_elem = elem, .c_elem = elem};
+        g.a = trial_in(t, m * k, -1, 1);
+        g.b = trial_in(t, k * n, -1, 1);
+        const void *bias = ends & 1 ? trial_in(t, n, -1, 1) : NULL;
+        const void *addend = ends & 2 ? trial_in(t, m * n, -1, 1) : NULL;
+        g.c = trial_out(t, m * n);
+        g.bias = fused ? bias : NULL;
+        g.addend = fused ? addend : NULL;
+        t->ops->gemm(&t->stream, &g);
+        if (!fused && bias)
+          t->ops->bias(&t->stream, m, n, g.c, n, bias);
+        if (!fused && addend)
+          t->ops->add(&t->stream, m * n, addend, g.c, g.c);
+      }
+      trial_assert_same(&trials[0], &trials[1], "a product with what is added");
+      trial_end(&trials[0]);
+      trial_end(&trials[1]);
+    }
+}
+
 static void test_find(void **state)
 {
   const struct pen_gemm_library *library = NULL;
@@ -182,6 +213,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_values),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_ends),
       cmocka_unit_test(test_find),
   };
   return cmocka_run_group_tests_name("gemm", tests, NULL, NULL);

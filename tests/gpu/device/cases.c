@@ -73,6 +73,27 @@ static void gemm(const struct case_shape *s, const struct pen_ops *ops,
   ops->gemm(stream, &g);
 }
 
+ARRAYS(gemm_ends, IN(ELEMS, s->tokens * s->dim, -1, 1), IN(ELEMS, s->cols * s->dim, -1, 1),
+       IN(ELEMS, s->cols, -1, 1), IN(ELEMS, flat(s), -1, 1), OUT(ELEMS, flat(s)),
+       OUT(ELEMS, flat(s)), OUT(ELEMS, flat(s)))
+
+/* With a bias, with an addend, with both. */
+static void gemm_ends(const struct case_shape *s, const struct pen_ops *ops,
+                      struct pen_stream *stream, void *const *at)
+{
+  struct pen_gemm g = {.m = s->tokens, .n = s->cols, .k = s->dim, .a = at[0],
+                       .lda = s->dim, .b = at[1], .ldb = s->dim, .b_trans = true,
+                       .ab_elem = ops->elem, .c = at[4], .ldc = s->cols,
+                       .c_elem = ops->elem, .bias = at[2]};
+  ops->gemm(stream, &g);
+  g.addend = at[3];
+  g.c = at[5];
+  ops->gemm(stream, &g);
+  g.bias = NULL;
+  g.c = at[6];
+  ops->gemm(stream, &g);
+}
+
 ARRAYS(rmsnorm, IN(ELEMS, wide(s), -1, 1), IN(ELEMS, s->dim, -1, 1),
        OUT(ELEMS, wide(s)), OUT(FLOATS, vectors(s)))
 
@@ -419,6 +440,7 @@ static double attention_backward_flops(const struct case_shape *s)
 
 const struct op_case op_cases[] = {
     CASE(gemm, 3e-5, 8e-3, gemm_flops),
+    CASE(gemm_ends, 3e-5, 8e-3, NULL),
     CASE(rmsnorm, 3e-5, 8e-3, NULL),
     CASE(rmsnorm_backward, 3e-5, 8e-3, NULL),
     CASE(layernorm, 3e-5, 8e-3, NULL),

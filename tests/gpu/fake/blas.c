@@ -2,7 +2,8 @@
  *
  * Three algorithms that differ in the order of a sum, all in fp32: k ascending;
  * two halves, one after the other; descending, which takes an even number of
- * columns alone.  Beta 0 does not read C.  Which the heuristic names first, and
+ * columns alone.  Beta 0 does not read C.  A bias is added, where fake.h's settings
+ * do not forbid it.  Which the heuristic names first, and
  * which is not offered at all, fake.h's settings say.  Disadvantage: a few GFLOP/s,
  * for small shapes. */
 #include <stdlib.h>
@@ -28,7 +29,7 @@ struct product {
   bool ta, tb;
   struct matrix a, b, c;
   int64_t m, n, k;
-  const void *from_a, *from_b;
+  const void *from_a, *from_b, *from_c, *bias;
   void *to;
   float beta;
   int algorithm;
@@ -87,9 +88,10 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t what,
                                const void *value, size_t bytes)
 {
-  if (bytes != sizeof(int32_t))
+  bool is_pointer = what == CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+  if (bytes != (is_pointer ? sizeof(void *) : sizeof(int32_t)))
     return CUBLAS_STATUS_INVALID_VALUE;
-  desc->data[what] = *(const int32_t *)value == CUBLAS_OP_T;
+  memcpy(&desc->data[what], value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -150,6 +152,12 @@ static cublasStatus_t read_product(const cublasLtMatmulDescOpaque_t *desc,
       p->k < 1 || p->a.ld < p->a.rows || p->b.ld < p->b.rows ||
       p->c.ld < p->c.rows)
     return CUBLAS_STATUS_INVALID_VALUE;
+  p->bias = (const void *)(uintptr_t)desc->data[CUBLASLT_MATMUL_DESC_BIAS_POINTER];
+  if ((p->bias != NULL) !=
+      (desc->data[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (p->bias && !fake_settings()->epilogues)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   return p->a.type == p->b.type &&
                  (p->c.type == p->a.type || p->c.type == CUDA_R_32F)
              ? CUBLAS_STATUS_SUCCESS
@@ -245,7 +253,9 @@ static void run(void *record)
         sum += sum_of(p, i, j, middle, p->k);
       int64_t at = i + j * p->c.ld;
       if (p->beta != 0)
-        sum += p->beta * load(p->to, p->c.type, at);
+        sum += p->beta * load(p->from_c, p->c.type, at);
+      if (p->bias)
+        sum += load(p->bias, p->c.type, i);
       if (p->c.type == CUDA_R_32F)
         ((float *)p->to)[at] = sum;
       else
@@ -278,16 +288,20 @@ cublasStatus_t cublasLtMatmul(
   if (status != CUBLAS_STATUS_SUCCESS)
     return status;
   read_product(desc, a_layout, b_layout, c_layout, &p);
-  if (c != d || *(const float *)alpha != 1 ||
+  struct matrix bias = {p.c.type, p.m, 1, p.m};
+  if (*(const float *)alpha != 1 ||
       (uintptr_t)workspace % 256 || !fake_is_device(workspace, workspace_bytes) ||
       !is_there(a, &p.a, algorithm->data[1]) ||
       !is_there(b, &p.b, algorithm->data[2]) ||
-      !is_there(d, &p.c, algorithm->data[3]))
+      !is_there(c, &p.c, algorithm->data[3]) ||
+      !is_there(d, &p.c, algorithm->data[4]) ||
+      (p.bias && !is_there(p.bias, &bias, p.c.type == CUDA_R_32F ? 4 : 2)))
     fake_end("a product of %lld x %lld x %lld with operands that are not the "
              "device's, or not aligned as was said",
              (long long)p.m, (long long)p.n, (long long)p.k);
   p.from_a = a;
   p.from_b = b;
+  p.from_c = c;
   p.to = d;
   p.beta = *(const float *)beta;
   p.algorithm = (int)(algorithm->data[0] ^ MARK);

@@ -32,6 +32,7 @@ struct fake_settings {
   uint64_t bus;           /* PEN_FAKE_BUS: bytes per second of a copy; 0: any */
   int algorithm; /* PEN_FAKE_ALGORITHM: of products, thought the fastest */
   int without;   /* PEN_FAKE_WITHOUT: not offered; -1: all are */
+  bool epilogues; /* PEN_FAKE_EPILOGUES: products add a bias; 0: they refuse */
   bool strict;            /* PEN_FAKE_STRICT: pageable copies end the program */
   /* Waits that are left out, for tests: PEN_FAKE_DROP_WAIT=ij, of stream i for
    * what was recorded in j; PEN_FAKE_DROP_SYNC=j, of the host for stream j. */

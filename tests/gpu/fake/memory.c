@@ -59,6 +59,7 @@ static void read_settings(struct fake_settings *s)
   s->bus = number("PEN_FAKE_BUS", 0);
   s->algorithm = (int)number("PEN_FAKE_ALGORITHM", 0);
   s->without = (int)number("PEN_FAKE_WITHOUT", (uint64_t)-1);
+  s->epilogues = number("PEN_FAKE_EPILOGUES", 1) != 0;
   s->strict = number("PEN_FAKE_STRICT", 0) != 0;
   s->drop_waiter = wait && wait[0] ? wait[0] - '0' : -1;
   s->drop_waited = wait && wait[0] ? wait[1] - '0' : -1;
