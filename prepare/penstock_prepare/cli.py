@@ -13,6 +13,7 @@ import sys
 from itertools import islice
 
 from penstock_prepare import PrepareError
+from penstock_prepare.endings import warning_of
 from penstock_prepare.files import is_records, resolve
 from penstock_prepare.gguf_file import TYPES as GGUF_TYPES
 from penstock_prepare.gguf_file import write_gguf
@@ -118,6 +119,15 @@ def say(line):
     print(line, file=sys.stderr)
 
 
+def say_of_template(samples, tokenizer, template):
+    """Once it is known that there are conversations."""
+    if not samples.n_chats:
+        return
+    for line in (template.note, warning_of(template, tokenizer, samples.n_long_chats)):
+        if line:
+            say(line)
+
+
 def report(samples, tokenizer, first, summary):
     for kind, n in samples.kinds.items():
         say(f"{n} records by their keys: {kind}")
@@ -174,6 +184,7 @@ def prepare(arguments, records, paths):
             first = first or (ids, flags)
         if not first:
             check_something(samples, arguments)
+        say_of_template(samples, tokenizer, template)
         return
     with TokenFile(arguments.output, tokenizer, records) as file:
         for i, (ids, flags) in enumerate(documents):
@@ -189,6 +200,7 @@ def prepare(arguments, records, paths):
         if arguments.save_template:
             template.save(arguments.save_template)
         file.finish()
+    say_of_template(samples, tokenizer, template)
     report(samples, tokenizer, first,
            f"{file.n_docs} documents, {file.n_tokens} tokens, {file.n_trained} of them "
            f"targets, in {arguments.output}")

@@ -48,6 +48,7 @@ class Samples:
         self.kinds = Counter()  # of records, by how they are said aloud
         self.n_samples = 0
         self.n_chats = 0
+        self.n_long_chats = 0  # that go on behind an answer
         self.n_dropped = 0
         self.reasons = Counter()
         self._first = {}
@@ -137,6 +138,7 @@ class Samples:
             raise PrepareError(f"{chat.origin} is a conversation ({kind}), and the model has no "
                                "chat template: name one by --chat-template FILE or chatml")
         self.n_chats += 1
+        self.n_long_chats += any(m.get("role") == "assistant" for m in chat.messages[:-1])
         renderer = self._renderers.get(bool(chat.tools)) or self._renderers[False]
         self.kinds[f"{kind}, rendered by {renderer.template.name}"] += 1
         text, spans = renderer.render(chat)

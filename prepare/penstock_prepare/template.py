@@ -17,7 +17,8 @@ from penstock_prepare import PrepareError
 BEGIN, END = "\ufdd0", "\ufdd1"
 GENERATION_TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 
-# Templates that come with the tool, by the name of --chat-template.
+# Templates that come with the tool, by the name of --chat-template; TURN_END ends a turn in each.
+TURN_END = "<|im_end|>"
 OWN = {
     "chatml": (
         "{% for message in messages %}"
@@ -81,6 +82,7 @@ class Template:
         self.source = source
         self.has_generation = bool(GENERATION_TAG.search(source))
         self.for_tools = None  # the template of conversations that have tools, if another
+        self.note = None  # what people must know of it
         self._tokens = tokens
         try:
             self._template = _environment().from_string(source)
@@ -119,9 +121,26 @@ def _unmark(marked):
     return "".join(pieces), spans
 
 
-def find_template(asked, model, tokens):
+def _own(name, tokens, has_token):
+    """A template of the tool's, whose turns end with a token in every tokenizer."""
+    source, note = OWN[name], None
+    if not has_token(TURN_END):
+        end = tokens.get("eos_token")
+        if end is None:
+            raise PrepareError(f"the chat template {name} ends turns with {TURN_END}, which is no token of this "
+                               "tokenizer, and the tokenizer names no end token to take instead (--eos)")
+        source = source.replace(f"'{TURN_END}'", json.dumps(end, ensure_ascii=False))
+        note = (f"warning: the chat template {name} ends turns with {end} here, since {TURN_END} is no token of this "
+                "tokenizer")
+    template = Template(source, name, tokens)
+    template.note = note
+    return template
+
+
+def find_template(asked, model, tokens, has_token):
     """The template that --chat-template names, or the model's own; None if there
-    is none.  `model` has the templates of a model directory by name."""
+    is none.  `model` has the templates of a model directory by name; has_token(TEXT)
+    says whether the tokenizer makes one token of a text."""
     if asked is None:
         if "default" not in model:
             return None
@@ -138,7 +157,7 @@ def find_template(asked, model, tokens):
     if asked in model:
         return Template(*model[asked], tokens)
     if asked in OWN:
-        return Template(OWN[asked], asked, tokens)
+        return _own(asked, tokens, has_token)
     names = sorted(set(model) | set(OWN))
     raise PrepareError(f"there is no chat template {asked}: neither a file nor one of "
                        f"{', '.join(names)}")

@@ -37,6 +37,7 @@ class Tokenizer:
         self._folder_is_model = path.is_dir()
         self._config = self._json("tokenizer_config.json") if self._folder_is_model else {}
         self._model_config = self._json("config.json") if self._folder_is_model else {}
+        self._generation_config = self._json("generation_config.json") if self._folder_is_model else {}
         self._tokenizer, self.sha256 = self._load(path)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -113,14 +114,22 @@ class Tokenizer:
 
     def _ends(self):
         """Ids that end a turn: the end token's and those of turns."""
-        generation = self._json("generation_config.json") if self._folder_is_model else {}
         ends = {self.eos_id} - {None}
-        for config in (self._model_config, generation):
-            numbers = config.get("eos_token_id")
-            numbers = numbers if isinstance(numbers, list) else [numbers]
-            ends |= {n for n in numbers if isinstance(n, int) and self.name(n) is not None}
+        for config in (self._model_config, self._generation_config):
+            ends |= self._named_ends(config)
         names = KNOWN_END_TOKENS + KNOWN_TURN_ENDS
         return ends | {self.vocab[name] for name in names if name in self.vocab}
+
+    def _named_ends(self, config):
+        """The ids under eos_token_id: a number, a list, or nothing."""
+        numbers = config.get("eos_token_id")
+        numbers = numbers if isinstance(numbers, list) else [numbers]
+        return {n for n in numbers if isinstance(n, int) and self.name(n) is not None}
+
+    def is_generation_end(self, text):
+        """Does generation stop at this token?  True where the model's files do not say."""
+        ends = self._named_ends(self._generation_config) or self._named_ends(self._model_config)
+        return not ends or self.vocab.get(text) in ends
 
     def name(self, number):
         """The text of one token in the vocabulary; None if there is none."""
@@ -139,7 +148,12 @@ class Tokenizer:
         tokens = {key: token for key in TOKEN_NAMES if (token := self._token(key)) is not None}
         if "eos_token" not in tokens and self.eos_id is not None:
             tokens["eos_token"] = self.name(self.eos_id)
-        return find_template(asked, self._templates(), tokens)
+        return find_template(asked, self._templates(), tokens, self._is_token)
+
+    def _is_token(self, text):
+        """Does the library make one token of this text, wherever it stands?"""
+        ids = self._tokenizer.encode("a" + text, add_special_tokens=False).ids
+        return text in self.vocab and ids[-1:] == [self.vocab[text]]
 
     def _templates(self):
         """The model's chat templates: {name: (source, where it is)}."""

@@ -226,6 +226,49 @@ class Masks(ChatCase):
         self.assertEqual(got, ["<|im_end|>", "the dog<|no_token|>"])
         self.assertEqual([ids.count(3) for ids, _ in documents], [1, 1])
 
+    def test_chatml_without_its_end_token(self):
+        """Turns end with the tokenizer's own end token, which is trained, and that is said."""
+        model, talk = self.model(), self.records([{"messages": TALK}])
+        done = self.tool("--tokenizer", model, "-o", self.out, "--chat-template", "chatml", "--assistant-only-loss",
+                         "--save-template", self.folder / "t.jinja", talk)
+        (ids, flags), = self.documents(self.out)
+        self.assertEqual(self.pieces(Tokenizer(model), ids, flags), ["the dog</s>", "over the fox</s>"])
+        self.assertEqual([f for i, f in zip(ids, flags) if i == 1], [0, 1, 0, 1])
+        self.assertIn("warning: the chat template chatml ends turns with </s> here, since <|im_end|> is no token",
+                      done.stderr)
+        self.assertNotIn("im_end", (self.folder / "t.jinja").read_text())
+        self.out.unlink()
+        nothing = self.model("nothing", config={})
+        words = json.loads((nothing / "tokenizer.json").read_text().replace('"</s>"', '"<x>"'))
+        (nothing / "tokenizer.json").write_text(json.dumps(words))
+        self.refused("which is no token of this tokenizer", "--tokenizer", nothing, "-o", self.out,
+                     "--chat-template", "chatml", talk)
+
+    def test_answers_that_do_not_end(self):
+        """One warning that names the template and what stands where no end token does."""
+        several = OWN["chatml"].replace("im_end", "no_token")
+        one = several.replace("'<|no_token|>'", "'.'").replace("{{ '\n' }}{% endfor", "{% endfor")
+        for template, talk, part in (
+                (several, TALK, "ends an answer with '<|no_token|>"), (several, TALK[:2], "ends an answer with '<|no_token|>"),
+                (one, TALK, "ends an answer with '.\\n<|im_start|>user"), (TEMPLATE, TALK, None), (OWN["chatml"], TALK, None),
+                (TEMPLATE.replace("<|im_end|>", "|"), TALK[:2], "ends an answer with '|"), (TEMPLATE, TALK[:2], None),
+                ("{% for m in messages %}{{ m.content }}{% endfor %}", TALK[:2], None),
+                ("{% for m in messages %}{{ m.content }}{% endfor %}", TALK, "ends an answer with ''")):
+            with self.subTest(template, turns=len(talk)):
+                self.forget_model()
+                said = self.prepare([{"messages": talk}], template=template)[2]
+                warnings = [line for line in said.splitlines() if line.startswith("warning:")]
+                self.assertEqual(len(warnings), part is not None, said)
+                self.assertIn(part or "", "".join(warnings))
+                self.assertIn("tokenizer_config.json" if part else "", "".join(warnings))
+
+    def test_end_token_that_generation_does_not_know(self):
+        model, talk = self.chat_model(), self.records([{"messages": TALK}])
+        for ends, known in (({"eos_token_id": 1}, False), ({"eos_token_id": [1, 3]}, True), ({}, True)):
+            (model / "generation_config.json").write_text(json.dumps(ends))
+            said = self.tool("--tokenizer", model, "-o", self.out, talk).stderr
+            self.assertEqual("ends an answer with <|im_end|>, which is no eos_token_id" in said, not known, said)
+
     def test_completion_only(self):
         records = [{"messages": TALK}, {"prompt": TALK[:1], "completion": TALK[1:2]},
                    {"prompt": "the fox", "completion": " jumps"},
