@@ -6,7 +6,7 @@ the conversation up to each turn, which must give a beginning of the whole.  Som
 templates change a turn once another follows (they show a thought in the last one
 only); then the user's turn behind it is rendered too, and the turn ends with the
 last end token before that user's words.  Where that fails as well the conversation
-is refused.
+is refused, and so is one whose trained words the template leaves out.
 
 One disadvantage: without tags a conversation of n turns is rendered n times.
 """
@@ -39,9 +39,29 @@ class Renderer:
     def _render(self, chat, messages):
         text, tags = self.template.render(messages, chat.tools)
         wanted = self._wanted(chat, messages)
+        spans = None if wanted is None else self._spans(chat, messages, wanted, text, tags)
         if wanted is None:
-            return text, None
-        return text, self._spans(chat, messages, wanted, text, tags)
+            wanted = [message.get("role") == "assistant" for message in messages]
+        said = text if spans is None else "".join(text[a:b] for a, b in spans)
+        if self._leaves_out(chat, messages, wanted, text, said):
+            raise Refusal(f"the chat template {self.template.name} leaves out what is to be trained")
+        return text, spans
+
+    def _leaves_out(self, chat, messages, wanted, text, said):
+        """Is there nothing in the text of what the wanted messages say?"""
+        spoken = [i for i, w in enumerate(wanted) if w and _words(messages[i])]
+        if not spoken or any(_words(messages[i]) in said for i in spoken):
+            return False
+        for end in self._end_texts:
+            said = said.replace(end, "")
+        if not said.strip():
+            return True
+        # The template may change words; where others give the same text it drops them.
+        others = [_other(m) if i in spoken else m for i, m in enumerate(messages)]
+        try:
+            return self.template.render(others, chat.tools)[0] == text
+        except Refusal:
+            return False
 
     def _wanted(self, chat, messages):
         """For each message whether it is trained; None: the whole text is."""
@@ -111,6 +131,24 @@ class Renderer:
                           "so that turns cannot be told apart; a template with {% generation %} "
                           "tags can (--chat-template)")
         return part
+
+
+def _content(message):
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _words(message):
+    """What a message says, as text: its content, else its calls."""
+    return _content(message).strip() or (json.dumps(message["tool_calls"]) if message.get("tool_calls") else "")
+
+
+def _other(message):
+    """The message with other words, or where it has none without its calls."""
+    other = {key: value for key, value in message.items() if key != "tool_calls"}
+    if _content(message).strip():
+        other["content"] = message["content"] + "a"
+    return other
 
 
 def _parse_arguments(messages):

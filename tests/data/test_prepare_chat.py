@@ -355,10 +355,10 @@ class Formats(ChatCase):
                      self.records(records))
         self.refused("nor", "--tokenizer", model, "-o", self.out, "--chat-template", "nor",
                      self.records(records))
-        file = self.write("t.jinja", "{{ messages[0].content }}")
+        file = self.write("t.jinja", "{% for m in messages %}{{ m.content }}.{% endfor %}")
         saved = self.folder / "saved.jinja"
         self.assertEqual(self.text(records, "--chat-template", file, "--save-template", saved)[0],
-                         ["<s>the fox<|im_end|>"])
+                         ["<s>the fox.the dog.<|im_end|>"])
         self.assertEqual(saved.read_bytes(), file.read_bytes())
         self.assertIn("assistant\nthe dog", self.text(records, "--chat-template", "chatml")[0][0])
         (model / "chat_template.jinja").write_text("{{ messages[1].content }}")
@@ -494,6 +494,34 @@ class Drops(ChatCase):
                 ([{"input_ids": [5, 6], "labels": [5, -100]}], [], "no token to train")):
             self.refused(part, "--tokenizer", self.folder / "model", "-o", self.out, *options,
                          self.records(records))
+
+    def test_words_that_the_template_leaves_out(self):
+        """No sample, though an end token or the template's own words could be trained."""
+        silent = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'user' %}"
+                  "{{ m.content }}{% endif %}NOTE<|im_end|>{{ '\n' }}{% endfor %}"
+                  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+        asks = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
+        empty = OWN["chatml"].replace("{{ message.content + '<|im_end|>' }}{% endgen", "{% endgen")
+        self.assertNotEqual(empty, OWN["chatml"])
+        calls = {"messages": [TALK[0], {"role": "assistant", "content": "",
+                                        "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}]}
+        for template in (silent, silent.replace("NOTE", ""), asks, empty):
+            for options in ((), ("--assistant-only-loss",), ("--completion-only-loss",)):
+                for record in ({"messages": TALK}, {"prompt": TALK[:1], "completion": TALK[1:2]}):
+                    with self.subTest(template, options=options):
+                        self.forget_model()
+                        self.refused("1 of 1 samples dropped", "--tokenizer", self.chat_model(template), "-o", self.out,
+                                     *options, self.records([record]))
+        self.forget_model()
+        self.refused("leaves out what is to be trained", "--tokenizer", self.chat_model(), "-o", self.out,
+                     self.records([calls]))
+        # words that the template changes are there, and an answer of no words is one
+        upper = TEMPLATE.replace("m.content", "(m.content | upper)")
+        for template, talk in ((upper, TALK), (TEMPLATE, [TALK[0], dict(TALK[1], content="")])):
+            self.forget_model()
+            _, documents, _ = self.prepare([{"messages": talk}], "--assistant-only-loss", template=template)
+            self.assertEqual(len(documents), 1)
+            self.out.unlink()
 
     def test_bad_records(self):
         model = self.chat_model()
