@@ -6,13 +6,13 @@ first sample looks, what was dropped, and last the counts.
 """
 
 import argparse
-import json
 import os
 import signal
 import sys
 from itertools import islice
 
 from penstock_prepare import PrepareError
+from penstock_prepare.companions import Companions
 from penstock_prepare.endings import warning_of
 from penstock_prepare.files import is_records, resolve
 from penstock_prepare.gguf_file import TYPES as GGUF_TYPES
@@ -47,6 +47,9 @@ def parser():
                         "conversations the assistant's last turn")
     p.add_argument("--choices", metavar="FILE",
                    help="of questions with choices: write what penstock eval needs to score them")
+    p.add_argument("--overwrite", action="store_true",
+                   help="replace whatever file is at --output, --save-template or --choices; else "
+                        "only what such an option wrote")
     p.add_argument("--split", choices=["train", "valid"], default="train",
                    help="which files of a directory that has train and valid files")
     p.add_argument("--bos", metavar="TOKEN", help="begin every document with this token")
@@ -85,7 +88,7 @@ def check_usage(p, a):
         return
     if not a.data:
         p.error("no data named")
-    for option in ("save_template", "choices"):
+    for option in ("save_template", "choices", "overwrite"):
         if getattr(a, option) and not a.output:
             p.error(f"--{option.replace('_', '-')} needs --output")
     if not a.output and not a.show:
@@ -155,8 +158,7 @@ def check_template(samples, arguments):
                                f"conversation in {', '.join(arguments.data)}")
 
 
-def write_choices(samples, arguments, n_docs):
-    """The right answers, and lengths to weigh choices by, in the order of the documents."""
+def check_questions(samples, arguments, n_docs):
     questions = samples.questions
     if not questions:
         return
@@ -166,9 +168,6 @@ def write_choices(samples, arguments, n_docs):
     if n_docs != sum(len(q.choices) for q in questions):
         raise PrepareError(f"{questions[0].origin} is a question with choices; other records "
                            "cannot be among them")
-    with open(arguments.choices, "w", encoding="utf-8") as file:
-        json.dump({"questions": [{"answer": q.answer, "lengths": [len(c) for c in q.choices]}
-                                 for q in questions]}, file)
 
 
 def prepare(arguments, records, paths):
@@ -186,7 +185,8 @@ def prepare(arguments, records, paths):
             check_something(samples, arguments)
         say_of_template(samples, tokenizer, template)
         return
-    with TokenFile(arguments.output, tokenizer, records) as file:
+    with Companions(arguments, template and template.source) as companions, \
+            TokenFile(arguments.output, tokenizer, records, arguments.overwrite) as file:
         for i, (ids, flags) in enumerate(documents):
             if i < arguments.show:
                 show(tokenizer, i, ids, flags)
@@ -196,9 +196,8 @@ def prepare(arguments, records, paths):
         if not file.n_docs:
             check_something(samples, arguments)
         check_template(samples, arguments)
-        write_choices(samples, arguments, file.n_docs)
-        if arguments.save_template:
-            template.save(arguments.save_template)
+        check_questions(samples, arguments, file.n_docs)
+        companions.write(samples.questions)
         file.finish()
     say_of_template(samples, tokenizer, template)
     report(samples, tokenizer, first,
@@ -235,7 +234,7 @@ def run(p, arguments):
         decode(arguments)
     elif arguments.gguf:
         say(write_gguf(arguments.tokenizer, Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos),
-                       arguments.gguf, arguments.output))
+                       arguments.gguf, arguments.output, arguments.overwrite))
     elif arguments.serve:
         serve(lambda: Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos),
               arguments.chat_template)

@@ -160,7 +160,7 @@ def _describe(writer, gguf, folder, tokenizer, kind):
     return tensors, notes
 
 
-def write_gguf(folder, tokenizer, kind, output):
+def write_gguf(folder, tokenizer, kind, output, overwrite=False):
     """The model in `folder` as `output`; says what it wrote."""
     try:
         import gguf
@@ -172,7 +172,7 @@ def write_gguf(folder, tokenizer, kind, output):
         raise PrepareError(f"{folder} is no model directory: --gguf writes the model that --tokenizer names")
     writer = gguf.GGUFWriter(None, _architecture(folder))
     tensors, notes = _describe(writer, gguf, folder, tokenizer, kind)
-    with Target(output, MAGIC, "GGUF file") as target:
+    with Target(output, MAGIC, "GGUF file", overwrite=overwrite) as target:
         try:
             writer.write_header_to_file(Path(target.temporary))
             writer.write_kv_data_to_file()

@@ -89,11 +89,6 @@ class Template:
         except (TemplateError, RecursionError) as error:
             raise PrepareError(f"{name} is not a chat template: {error}") from None
 
-    def save(self, path):
-        """Writes the template's source to a file."""
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            file.write(self.source)
-
     def render(self, messages, tools=None, add_generation_prompt=False):
         """(text, spans of what the assistant wrote, in characters)."""
         try:

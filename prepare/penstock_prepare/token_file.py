@@ -41,8 +41,8 @@ def pack_bits(flags):
 
 
 class TokenFile:
-    def __init__(self, path, tokenizer, records):
-        self._target = Target(path, MAGIC, "token file")
+    def __init__(self, path, tokenizer, records, overwrite=False):
+        self._target = Target(path, MAGIC, "token file", overwrite=overwrite)
         self._tokenizer = tokenizer
         self._records = records
         self._flags = None  # no section as long as all tokens are trained

@@ -19,6 +19,7 @@
 #include "src/data/sha256.h"
 #include "src/data/tokens.h"
 
+#define TEMPLATES "additional_chat_templates/"
 #define TOOL_VERSION "5" /* part of the key; raised when its output changes */
 
 static void key_add(struct pen_sha256 *sha, const char *text)
@@ -57,7 +58,7 @@ static int key_add_tokenizer(struct pen_sha256 *sha, const char *tokenizer)
   /* They say which begin and end tokens and which template there are. */
   static const char *const names[] = { "tokenizer_config.json", "config.json",
                                        "generation_config.json", "chat_template.jinja",
-                                       "chat_template.json" };
+                                       "chat_template.json", TEMPLATES "tool_use.jinja" };
   uint8_t digest[PEN_SHA256_BYTES] = { 0 };
   struct stat st;
   bool found;
@@ -83,13 +84,17 @@ static int key_add_forms(struct pen_sha256 *sha, const struct pen_prepare_reques
 {
   const char *template = request->chat_template, *slash = strrchr(request->data, '/');
   char folder[PATH_MAX];
+  int r = 0;
 
   key_add(sha, template ? template : "");
   if (template && access(template, R_OK) == 0) {
-    int r = pen_sha256_add_file(sha, template);
-    if (r < 0)
-      return r;
+    r = pen_sha256_add_file(sha, template);
+  } else if (template) { /* one of the model's, by its name */
+    snprintf(folder, sizeof folder, TEMPLATES "%.1000s.jinja", template);
+    r = key_add_optional(sha, request->tokenizer, folder);
   }
+  if (r < 0)
+    return r;
   snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - request->data) : 1,
            slash ? request->data : ".");
   return key_add_optional(sha, folder, "dataset_info.json");
@@ -158,6 +163,7 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
       arguments[n++] = request->chat_template;
       arguments[n++] = "--save-template";
       arguments[n++] = template;
+      arguments[n++] = "--overwrite"; /* an earlier one of that name */
     }
     if (request->choices) {
       snprintf(choices, sizeof choices, "%s" PEN_PREPARE_CHOICES_SUFFIX, path);

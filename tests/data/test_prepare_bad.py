@@ -253,7 +253,8 @@ class Places(ChatCase):
 
     def test_what_is_there_is_not_replaced(self):
         """A slip of the hand costs no data: nothing but a token file is replaced."""
-        for name in ("a.txt", "model/tokenizer.json"):
+        self.write("b.txt", TEXT)
+        for name in ("b.txt", "model/tokenizer.json"):
             whole = (self.folder / name).read_bytes()
             self.refuse("is no token file: it is not replaced", self.folder / name)
             self.assertEqual((self.folder / name).read_bytes(), whole)
@@ -264,6 +265,30 @@ class Places(ChatCase):
         self.write("empty", "")  # as mktemp makes it
         self.tool("--tokenizer", self.model_folder, "-o", self.folder / "empty", self.text)
         self.tool("--tokenizer", self.model_folder, "-o", self.folder / "empty", self.text)
+
+    def test_companions_are_not_written_over_anything(self):
+        """A template and what scores choices: their own again, other files with --overwrite alone."""
+        talk = self.records([{"messages": TALK}])
+        question = self.write("q.jsonl", json.dumps({"prompt": "a", "choices": ["b", "c"], "answer": 0}))
+        for option, data in (("--save-template", talk), ("--choices", question)):
+            mine = self.write("mine.txt", "mine")
+            with self.subTest(option):
+                self.refuse(f"{option}: {mine} is there", self.out, data, options=[option, mine])
+                self.assertEqual(mine.read_text(), "mine")
+                self.refuse("is no file", self.out, data, options=[option, self.model_folder])
+                for again in (["--overwrite"], []):  # what it wrote it writes again
+                    self.tool("--tokenizer", self.model_folder, "-o", self.out, option, mine, *again, data)
+                self.assertNotEqual(mine.read_text(), "mine")
+                self.out.unlink()
+                self.refuse("is the data", self.out, data, options=[option, data, "--overwrite"])
+                self.refuse("name the same file", self.out, data, options=[option, self.out])
+                self.refuse("needs --output", self.out, data, code=2, options=["-o", "", option, mine, "--show", "1"])
+                mine.unlink()
+                self.refuse("is no token file", self.text, data, options=[option, mine])
+                self.assertFalse(mine.exists())
+        self.refuse("is the data", self.text, self.text, options=["--overwrite"])
+        self.tool("--tokenizer", self.model_folder, "-o", self.write("b.txt", "b"), "--overwrite", self.text)
+        self.assertEqual((self.folder / "b.txt").read_bytes()[:8], b"PENTOKEN")
 
     def test_folders(self):
         self.refuse("cannot write", self.folder / "no" / "x")
