@@ -26,8 +26,14 @@ from penstock_prepare.tokenizer import Tokenizer
 BATCH = 256  # samples that go to the library at once
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One line, not the whole usage before it."""
+        self.exit(2, f"{self.prog}: {message}; see --help\n")
+
+
 def parser():
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="penstock-prepare",
         description="Turn text, directories of text or records (JSON, JSONL, Parquet) into a "
                     "token file.")
@@ -148,7 +154,7 @@ def check_something(samples, arguments):
     if not samples.n_samples:
         raise PrepareError(f"{', '.join(arguments.data)}: nothing to train on")
     raise PrepareError(f"{', '.join(arguments.data)}: nothing to train on; "
-                       f"{samples.dropped_note()}")
+                       f"{samples.dropped_note().removeprefix('warning: ')}")
 
 
 def check_template(samples, arguments):
@@ -244,10 +250,18 @@ def run(p, arguments):
     sys.stdout.flush()
 
 
+def stop(number, frame):
+    """Nothing half-written stays; a second signal does not disturb the cleaning up."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main(argv=None):
     p = parser()
     arguments = p.parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing half-written stays
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     sys.stdout.reconfigure(errors="backslashreplace")  # samples may hold what this terminal has no letters for
     try:
         run(p, arguments)

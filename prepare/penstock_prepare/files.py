@@ -17,6 +17,8 @@ from penstock_prepare import PrepareError
 
 PROBE_BYTES = 4096
 RECORD_SUFFIXES = {".json", ".jsonl", ".ndjson", ".parquet"}
+TABLE_SUFFIXES = {".csv", ".tsv"}
+COMPRESSED = (b"\x1f\x8b", b"PK\3\4", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 SPLIT_SUFFIXES = RECORD_SUFFIXES | {".txt"}
 SPLIT_NAME = re.compile(r"(train|training|valid|validation|val|dev|eval)([-_.].*)?$")
 
@@ -61,6 +63,8 @@ def read_texts(path, notes):
             text = _decode(path.read_bytes(), path)
             if not text.strip():
                 raise PrepareError(f"{path} has no text: nothing to train on")
+            if path.suffix.lower() in TABLE_SUFFIXES:
+                notes.append(f"{path} is taken as plain text, not as a table of records (.jsonl)")
             yield str(path), text
     except OSError as error:
         raise _unreadable(error, path) from None
@@ -84,8 +88,13 @@ def _decode(data, path):
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if data.startswith(COMPRESSED):
+            raise PrepareError(f"{path} is compressed: unpack it first") from None
+        wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+        if b"\0" in data[:PROBE_BYTES] and not wide:
+            raise PrepareError(f"{path} is no text: it has bytes that are 0") from None
         raise PrepareError(f"{path} is not UTF-8 at byte {error.start}: convert it first "
-                           "(iconv -f latin1 -t utf-8)") from None
+                           f"(iconv -f {'utf-16' if wide else 'latin1'} -t utf-8)") from None
 
 
 def _fail(error):
@@ -134,8 +143,22 @@ def _parse(text, origin, one_line=False):
         raise PrepareError(f"{origin} cannot be read: {error}") from None
 
 
+def _is_json(line):
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _json(path):
-    records = _parse(_decode(path.read_bytes(), path), path)
+    text = _decode(path.read_bytes(), path)
+    try:
+        records = _parse(text, path)
+    except PrepareError as error:
+        lines = text.split("\n", 1)
+        if len(lines) == 2 and _is_json(lines[0]):
+            raise PrepareError(f"{error}; with one record a line it is a .jsonl file: rename it") from None
+        raise
     if not isinstance(records, list):
         raise PrepareError(f"{path} holds no list of records (one record a line is "
                            "a .jsonl file)")

@@ -82,7 +82,8 @@ class Ids:
 def classify(record, origin):
     """(name of the format, what the record is)."""
     if not isinstance(record, dict):
-        raise PrepareError(f"{origin} is {type(record).__name__}, not an object with fields")
+        hint = " (a list of records is a .json file)" if isinstance(record, list) else ""
+        raise PrepareError(f"{origin} is {type(record).__name__}, not an object with fields{hint}")
     # Tables have all columns in all rows; a column without a value is no key.
     record = {key: value for key, value in record.items() if value is not None}
     keys = record.keys()
@@ -104,7 +105,7 @@ def classify(record, origin):
     if "text" in keys:
         return "text", Text(_text(record, "text", origin), origin)
     raise PrepareError(f"{origin} has the fields {', '.join(sorted(keys)) or '(none)'}; "
-                       f"known are {KNOWN}")
+                       f"known are {KNOWN}; a dataset_info.json beside the file can name others")
 
 
 def _text(record, key, origin):

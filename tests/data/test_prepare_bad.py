@@ -53,6 +53,18 @@ class Json(ChatCase):
         self.refuse("a.json is JSON nested too deep", "a.json", deep)
         self.refuse('"tools" cannot be read', "b.jsonl", json.dumps({"messages": TALK, "tools": deep}))
 
+    def test_what_it_is_instead(self):
+        """A file of another kind is told as what it is."""
+        for name, content, part in (
+                ("a.jsonl.gz", b"\x1f\x8b\x08\xff", "is compressed: unpack it"), ("a.txt", "\ufeffä".encode("utf-16-le"), "-f utf-16"),
+                ("b.txt", b"\xe4", "-f latin1"), ("c.txt", b"\x01\xff\0", "is no text"), ("a.json", '{"text": "a"}\n{"text": "b"}\n', "rename it"),
+                ("b.json", '{"text": "a"}\n{"text"', "rename it"), ("a.jsonl", '[{"text": "a"}]', "a list of records is a .json file"),
+                ("b.jsonl", '{"question": "a"}', "dataset_info.json")):
+            with self.subTest(name):
+                self.refuse(part, name, content)
+        done = self.tool("--tokenizer", self.chat_model(name="other"), "-o", self.out, self.write("a.csv", "a,b\n1,2\n"))
+        self.assertIn("a.csv is taken as plain text", done.stderr)
+
     def test_numbers_without_end(self):
         self.refuse("a.jsonl line 1 cannot be read", "a.jsonl", '{"input_ids": [' + "9" * 5000 + "]}")
         self.refuse("gives id 9999", "a.jsonl", '{"input_ids": [5, ' + "9" * 4000 + "]}")
@@ -364,7 +376,8 @@ class Places(ChatCase):
                           [*out, "--split", "test", self.text], ["--gguf", "Q4", *out], ["--gguf", "F16", *out, self.text],
                           ["--serve", self.text], ["--serve", "--encode"], ["--encode", "--chat-template", "chatml"],
                           [*out, self.text, "--assistant-only-loss"], [self.text, "--show", "1", "--save-template", "x"]):
-            self.refused("error:", *model, *arguments, code=2)
+            said = self.tool(*model, *arguments, code=2).stderr
+            self.assertRegex(said, r"\Apenstock-prepare: .*; see --help\n\Z")
         self.refused("no token '<nope>'", *model, *out, "--eos", "<nope>", self.text)
         for stdin, part in (("-1", "0 to 4294967295"), ("4294967296", "0 to 4294967295"), ("1.5", "decimal")):
             self.assertIn(part, self.tool(*model, "--decode", stdin=stdin, code=1).stderr)

@@ -246,7 +246,7 @@ class Refusals(Case):
         for arguments in (["-o", self.out], ["-o", self.out, text, self.folder / "r.jsonl"],
                           [text], ["-o", self.out, text, "--completion-only-loss"],
                           ["--encode", text], ["--encode", "--decode"], ["--nonsense"]):
-            self.refused("error:", "--tokenizer", model, *arguments, code=2)
+            self.refused("; see --help", "--tokenizer", model, *arguments, code=2)
         self.refused("--tokenizer", text, code=2)
 
 
