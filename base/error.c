@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,20 +29,36 @@ const char *pen_error_describe(int code)
   return strerrordesc_np(code) ? strerrordesc_np(code) : "unknown error";
 }
 
-int pen_error_set(int code, const char *format, ...)
+/* `described`: the code's meaning is put behind the text. */
+static int set(int code, bool described, const char *format, va_list args)
 {
   if (code > 0)
     code = -code;
   if (standing.code)
     return code;
   standing.code = code;
-  va_list args;
-  va_start(args, format);
   int n = vsnprintf(standing.text, sizeof standing.text, format, args);
-  va_end(args);
-  if (n >= 0 && (size_t)n < sizeof standing.text && !is_own(-code))
+  if (described && n >= 0 && (size_t)n < sizeof standing.text)
     snprintf(standing.text + n, sizeof standing.text - (size_t)n, ": %s",
              pen_error_describe(code));
+  return code;
+}
+
+int pen_error_set(int code, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  code = set(code, !is_own(code < 0 ? -code : code), format, args);
+  va_end(args);
+  return code;
+}
+
+int pen_error_say(int code, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  code = set(code, false, format, args);
+  va_end(args);
   return code;
 }
 

@@ -42,6 +42,11 @@ struct pen_error {
 int pen_error_set(int code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The same for an errno code whose meaning the text says itself: nothing is
+ * added. */
+int pen_error_say(int code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Puts "context: " in front of the standing text; returns `code`. */
 int pen_error_context(int code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

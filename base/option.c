@@ -83,6 +83,27 @@ enum pen_option_source pen_option_source(const struct pen_options *options,
   return options->sources[index_of(options, option)];
 }
 
+/* A limit as a user would write it: whole numbers with all their digits. */
+static void print_limit(FILE *f, double limit)
+{
+  fprintf(f, limit == rint(limit) && fabs(limit) < 1e18 ? "%.0f" : "%g", limit);
+}
+
+static void print_range(FILE *f, const struct pen_option *option)
+{
+  if (option->max > 0) {
+    fputs(" from ", f);
+    print_limit(f, option->min);
+    fputs(" to ", f);
+    print_limit(f, option->max);
+  } else if (option->min > 0) {
+    fputs(" of at least ", f);
+    print_limit(f, option->min);
+  } else if (option->type == PEN_OPTION_U64) {
+    fputs(" below 2^64", f);
+  }
+}
+
 /* Puts words, range and an example together: what may stand here. */
 static void describe_allowed(const struct pen_option *option, char *ret_text,
                              size_t n_bytes)
@@ -110,10 +131,7 @@ static void describe_allowed(const struct pen_option *option, char *ret_text,
                     (option->type == PEN_OPTION_STRING && option->words);
   if (!only_words) {
     fprintf(f, "%s%s", separator, kinds[option->type]);
-    if (option->max > 0)
-      fprintf(f, " from %g to %g", option->min, option->max);
-    else if (option->min > 0)
-      fprintf(f, " of at least %g", option->min);
+    print_range(f, option);
   }
   fclose(f);
 }

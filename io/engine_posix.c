@@ -180,12 +180,12 @@ int pen_engine_posix_lock(struct pen_engine_file *file)
     if (errno != EINTR && errno != EWOULDBLOCK)
       return pen_error_set(-errno, "cannot lock %s", file->path);
     if (waited_ms >= LOCK_WAIT_MS)
-      return pen_error_set(-EBUSY, "another run uses %s", file->path);
+      return pen_error_say(-EBUSY, "another run uses %s", file->path);
     nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
   }
   /* Whoever held it may have removed it between our open and our lock. */
   if (fstat(posix(file)->fd, &st) == 0 && st.st_nlink == 0)
-    return pen_error_set(-EBUSY, "another run has just removed %s",
+    return pen_error_say(-EBUSY, "another run has just removed %s",
                          file->path);
   return 0;
 }

@@ -139,7 +139,7 @@ static int ram_lock(struct pen_engine_file *base)
   if (!taken)
     c->locked_by = base;
   pthread_mutex_unlock(&mutex);
-  return taken ? pen_error_set(-EBUSY, "another run uses %s", base->path) : 0;
+  return taken ? pen_error_say(-EBUSY, "another run uses %s", base->path) : 0;
 }
 
 static int ram_info(struct pen_engine_file *base,

@@ -62,7 +62,7 @@ static int refuse_empty(const char *path)
                            "%s holds %s; only safetensors are read: save the "
                            "model again with safe_serialization=True", path,
                            others[i]);
-  return pen_error_set(-ENOENT, "%s holds neither " PEN_HFDIR_SINGLE " nor "
+  return pen_error_say(-ENOENT, "%s holds neither " PEN_HFDIR_SINGLE " nor "
                        PEN_HFDIR_INDEX, path);
 }
 

@@ -78,10 +78,10 @@ static int check_target(const char *path, bool overwrite)
   if (empty)
     return 0;
   if (!overwrite)
-    return pen_error_set(-EEXIST, "cannot write the model directory %s, choose "
+    return pen_error_say(-EEXIST, "cannot write the model directory %s, choose "
                          "another or --overwrite", path);
   if (!has_config || has_folder)
-    return pen_error_set(-EEXIST, "cannot overwrite %s, it is not just a model "
+    return pen_error_say(-EEXIST, "cannot overwrite %s, it is not just a model "
                          "directory; choose another", path);
   return 0;
 }
@@ -220,7 +220,7 @@ int pen_hfdir_write_elems(struct pen_hfdir_writer *writer, size_t i,
     if (rc)
       return rc;
     if (overflow)
-      return pen_error_set(-ERANGE, "%zu numbers of tensor %s are too large for "
+      return pen_error_say(-ERANGE, "%zu numbers of tensor %s are too large for "
                            "%s; export as bf16 or fp32", overflow, t->name,
                            pen_file_dtype_name(t->dtype));
     rc = pen_hfdir_write_bytes(writer, i, (begin + done) * stored, raw,

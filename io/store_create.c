@@ -112,7 +112,7 @@ static int read_header(struct pen_store *store, size_t d,
 
 static int refuse_existing(const char *dir)
 {
-  return pen_error_set(-EEXIST,
+  return pen_error_say(-EEXIST,
                        "there is a store in %s: resume its run, overwrite it, "
                        "or name another directory", dir);
 }

@@ -54,7 +54,7 @@ static int take_name(struct pen_bench_file *f)
   int rc = f->engine->remove(f->engine, f->path);
   f->named = rc < 0;
   if (rc == 0 && (fstat(f->fd, &ours) || ours.st_nlink != 0))
-    rc = pen_error_set(-EBUSY, "%s was put in our file's place", f->path);
+    rc = pen_error_say(-EBUSY, "%s was put in our file's place", f->path);
   return rc;
 }
 
@@ -85,7 +85,7 @@ int pen_bench_file_open(const struct pen_engine *engine, const char *dir,
   if (rc < 0)
     return rc;
   if (!f->file->created)
-    return pen_error_set(-EEXIST, "%s is not ours", f->path);
+    return pen_error_say(-EEXIST, "%s is not ours", f->path);
   f->named = true;
   rc = take_name(f);
   const struct pen_bench_evidence first = {.note = f->file->note,

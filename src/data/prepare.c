@@ -29,7 +29,7 @@ extern char **environ;
 
 static int not_found(void)
 {
-  return pen_error_set(-ENOENT, "text is turned into tokens by " TOOL ", which is not "
+  return pen_error_say(-ENOENT, "text is turned into tokens by " TOOL ", which is not "
                        "installed: run tools/setup, or pip install ./prepare, or name it in "
                        "$PENSTOCK_PREPARE");
 }

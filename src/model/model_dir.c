@@ -74,7 +74,7 @@ static int find_dir(const char *path, char *found)
   }
   if (find_snapshot(path, found))
     return 0;
-  return pen_error_set(-ENOENT, "if %s is a model of the Hugging Face hub, "
+  return pen_error_say(-ENOENT, "if %s is a model of the Hugging Face hub, "
                        "'hf download %s --local-dir %s' fetches it; there is no "
                        "such directory here", path, path, strchr(path, '/') + 1);
 }

@@ -42,7 +42,7 @@ struct export {
 
 static int no_model(const char *run)
 {
-  return pen_error_set(-ENOENT, "the run in %s has neither finished nor a "
+  return pen_error_say(-ENOENT, "the run in %s has neither finished nor a "
                        "checkpoint (--save-steps): go on with it (--resume)",
                        run);
 }
@@ -70,7 +70,7 @@ static int find_source(struct export *e)
 {
   const char *path = e->set->from;
   if (strlen(path) > PEN_RUNDIR_PATH_MAX)
-    return pen_error_set(-ENAMETOOLONG, "the path %.64s... is too long", path);
+    return pen_error_say(-ENAMETOOLONG, "the path %.64s... is too long", path);
   if (!pen_rundir_exists(path)) {
     char *found = NULL;
     int rc = pen_model_dir_find(path, &found);
@@ -121,14 +121,14 @@ static int open_checkpoint(struct export *e)
   if (!places)
     return 0;
   if (!e->run[0])
-    return pen_error_set(-ENOENT, "the state of %s lies in the store of its run, "
+    return pen_error_say(-ENOENT, "the state of %s lies in the store of its run, "
                          "and it is not in a run's directory any more", e->from);
   rc = pen_rundir_open(e->run, &e->rundir);
   const struct pen_rundir_store *entry =
       rc < 0 ? NULL
              : pen_rundir_find_store(&e->rundir, pen_saved_generation(e->saved));
   if (rc == 0 && !entry)
-    rc = pen_error_set(-ENOENT, "the store that holds the state of %s is gone",
+    rc = pen_error_say(-ENOENT, "the store that holds the state of %s is gone",
                        e->from);
   if (rc == 0)
     rc = open_store(e, entry);
@@ -143,7 +143,7 @@ static int open_run(struct export *e)
   struct pen_workload workload = {0};
   int rc = pen_rundir_open(e->run, &e->rundir);
   if (rc == 0 && e->rundir.n_stores == 0)
-    rc = pen_error_set(-ENOENT, "the run in %s has kept no optimizer state: only "
+    rc = pen_error_say(-ENOENT, "the run in %s has kept no optimizer state: only "
                        "checkpoints (--save-steps) and state on drives "
                        "(--offload-optimizer nvme) are kept", e->run);
   if (rc == 0)
@@ -158,7 +158,7 @@ static int open_state(struct export *e)
     return open_checkpoint(e);
   if (e->run[0])
     return open_run(e);
-  return pen_error_set(-ENOENT, "%s has no optimizer state: name a run or a "
+  return pen_error_say(-ENOENT, "%s has no optimizer state: name a run or a "
                        "checkpoint", e->from);
 }
 

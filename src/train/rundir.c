@@ -67,7 +67,7 @@ static int take_lock(struct pen_rundir *r)
   if (r->lock_fd < 0)
     return pen_error_set(-errno, "cannot open %s", path);
   if (flock(r->lock_fd, LOCK_EX | LOCK_NB) < 0)
-    return pen_error_set(-EBUSY,
+    return pen_error_say(-EBUSY,
                          "%s is in use by another penstock (wait for it, or "
                          "choose another --output-dir)",
                          r->path);
@@ -220,7 +220,7 @@ int pen_rundir_create(const char *path, bool overwrite,
     rc = take_lock(&r);
   if (rc == 0 && pen_rundir_exists(path))
     rc = overwrite ? remove_old_run(&r)
-                   : pen_error_set(-EEXIST,
+                   : pen_error_say(-EEXIST,
                                    "%s holds a run (--resume goes on with it, "
                                    "--overwrite starts over)",
                                    path);

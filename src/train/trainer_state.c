@@ -380,7 +380,7 @@ int pen_trainer_attach(struct pen_trainer *t)
     if (source.saved) {
       rc = resume_from(t, &source, &opened);
     } else if (is_finished(t)) {
-      rc = pen_error_set(-EEXIST,
+      rc = pen_error_say(-EEXIST,
                          "%s holds a finished model, whose optimizer state was "
                          "not kept (--save-steps keeps it): there is nothing "
                          "to go on from; start over with --overwrite, or from "

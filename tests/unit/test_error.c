@@ -25,6 +25,15 @@ static void test_own_codes_add_no_text(void **state)
   pen_error_clear();
 }
 
+static void test_what_the_text_says_itself(void **state)
+{
+  assert_int_equal(pen_error_say(-ENOENT, "there is no tool"), -ENOENT);
+  assert_string_equal(pen_error_text(), "there is no tool");
+  assert_int_equal(pen_error_say(EIO, "second"), -EIO);
+  assert_int_equal(pen_error_standing(), -ENOENT);
+  pen_error_clear();
+}
+
 static void test_travels(void **state)
 {
   struct pen_error error;
@@ -63,6 +72,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_first_wins),
     cmocka_unit_test(test_own_codes_add_no_text),
+    cmocka_unit_test(test_what_the_text_says_itself),
     cmocka_unit_test(test_travels),
     cmocka_unit_test(test_long_text_is_cut),
     cmocka_unit_test(test_exit_codes),

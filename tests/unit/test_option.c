@@ -9,7 +9,7 @@ enum { RUN = 1, LOOK = 2 };
 struct values {
   char *name, *kind, *out;
   struct pen_option_list dirs, speeds, pieces;
-  uint64_t count, bytes, speed;
+  uint64_t count, many, any, bytes, speed;
   double rate;
   bool resume, packing, help;
   int place, format;
@@ -38,6 +38,10 @@ static const struct pen_option table[] = {
     RUN, 0, "things", NULL, "directories" },
   { "count", NULL, 'k', PEN_OPTION_U64, AT(count), "auto", auto_words, 1, 100,
     RUN, 0, "numbers", NULL, "a count" },
+  { "many", NULL, 0, PEN_OPTION_U64, AT(many), "1", NULL, 1, 0x1p53,
+    RUN, 0, "numbers", NULL, "a large count" },
+  { "any", NULL, 0, PEN_OPTION_U64, AT(any), "0", NULL, 0, 0,
+    RUN, 0, "numbers", NULL, "any number" },
   { "memory-bytes", NULL, 0, PEN_OPTION_SIZE, AT(bytes), "1GiB", auto_words,
     1, 0, RUN, 0, "numbers", NULL, "bytes" },
   { "learning-rate", "lr,alpha", 0, PEN_OPTION_DOUBLE, AT(rate), "5e-5", NULL,
@@ -165,6 +169,8 @@ static void test_slips(void **state)
   test_fails(parse("--count -1"), PEN_EUSAGE, "-1");
   test_fails(parse("--count 1.5"), PEN_EUSAGE, "1.5");
   test_fails(parse("--count 99999999999999999999"), PEN_EUSAGE, "9999");
+  test_fails(parse("--many 0"), PEN_EUSAGE, "from 1 to 9007199254740992");
+  test_fails(parse("--any 99999999999999999999"), PEN_EUSAGE, "below 2^64");
   test_fails(parse("--lr fast"), PEN_EUSAGE, "--lr: \"fast\"");
   test_fails(parse("--lr nan"), PEN_EUSAGE, "nan");
   test_fails(parse("--lr 0x1"), PEN_EUSAGE, "0x1");
@@ -262,6 +268,8 @@ static void test_dump(void **state)
     "dirs: [\"/a\", \"/b\"]\n"
     "# numbers\n"
     "count: 7\n"
+    "many: 1\n"
+    "any: 0\n"
     "memory-bytes: 24GiB\n"
     "learning-rate: 0.1\n"
     "speed: 7GB/s\n"
