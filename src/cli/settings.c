@@ -108,6 +108,7 @@ void pen_settings_train(const struct pen_config *c,
   pen_settings_machine(c, &s->machine);
   s->data_name = c->data;
   s->output_dir = c->output_dir;
+  s->eval_data_name = c->eval_data;
   s->resume = c->resume;
   s->overwrite = c->overwrite;
   s->dry_run = c->dry_run;

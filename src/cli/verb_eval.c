@@ -158,6 +158,7 @@ int pen_verb_eval(const struct pen_config *config)
   s.model.dir = model;
   s.data = data;
   if (rc == 0)
+  s.data_name = config->data;
     rc = open_choices(&report, &s);
   if (rc == 0)
     rc = pen_evaluate(&s, &r);

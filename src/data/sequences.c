@@ -134,7 +134,7 @@ static int documents_cut(struct pen_sequences *s)
 static int cut_check(const struct pen_sequences *s)
 {
   const struct pen_sequences_counts *counts = &s->counts;
-  const char *path = pen_tokens_path(s->tokens);
+  const char *path = s->options.name ? s->options.name : pen_tokens_path(s->tokens);
 
   if (s->options.refuse_truncation && counts->n_truncated)
     return pen_error_set(PEN_EFORMAT,
@@ -200,6 +200,7 @@ int pen_sequences_create(const struct pen_tokens *tokens,
     pen_sequences_free(&s);
     return r;
   }
+  s->options.name = NULL;
   /* Give back what doubling took too much; failing to is no harm. */
   struct pen_sequence *table = reallocarray(s->table, (size_t)s->counts.n_sequences,
                                             sizeof *table);

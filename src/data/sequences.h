@@ -25,6 +25,8 @@ struct pen_sequences_options {
                               (records: tokens kept, at least 2) */
   bool refuse_truncation;  /* a record longer than max_length is an error */
   bool packing;            /* rows of several sequences, by best fit */
+  const char *name;        /* what the user calls the data, in messages; borrowed
+                              during the call; NULL: the file's path */
 };
 
 /* One sequence: tokens begin .. begin+n_tokens-1 of the file, of which the

@@ -50,7 +50,7 @@ int pen_dataset_open(const char *path, const char *model_dir,
   if (rc < 0)
     return rc;
   if (pen_sequences_note(ret_dataset->sequences, note, sizeof note))
-    pen_log_warn("%s: %s", path, note);
+    pen_log_warn("%s: %s", cut->name ? cut->name : path, note);
   return 0;
 }
 

@@ -12,8 +12,8 @@ struct pen_dataset {
 
 /* Opens `path` for the model in model_dir: its vocabulary and its tokenizer are
  * held against the file's.  cut->max_length 0 becomes 1,024 (TRL's default), or
- * the most the model can.  Warns of what was cut off or dropped.  After any return
- * pen_dataset_close is right. */
+ * the most the model can.  Warns of what was cut off or dropped, naming cut->name
+ * (NULL: path).  After any return pen_dataset_close is right. */
 int pen_dataset_open(const char *path, const char *model_dir,
                      struct pen_sequences_options *cut,
                      struct pen_dataset *ret_dataset);

@@ -38,7 +38,8 @@ static int open_data(struct evaluation *e)
 {
   const struct pen_evaluate_settings *s = e->set;
   struct pen_sequences_options cut = {
-      .max_length = s->max_length, .refuse_truncation = s->refuse_truncation};
+      .max_length = s->max_length, .refuse_truncation = s->refuse_truncation,
+      .name = s->data_name};
   int rc = pen_dataset_open(s->data, s->model.dir, &cut, &e->data);
   if (rc < 0)
     return rc;

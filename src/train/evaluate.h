@@ -17,6 +17,7 @@ struct pen_evaluate_settings {
   struct pen_model_settings model;
   struct pen_machine_settings machine;
   const char *data;        /* token file */
+  const char *data_name;   /* what the user named and it came from; NULL: itself */
   uint32_t max_length;     /* 0: 1,024, or what the model can at most */
   bool refuse_truncation;  /* of records longer than that */
   uint64_t batch_sequences;

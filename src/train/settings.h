@@ -63,7 +63,8 @@ struct pen_train_settings {
   struct pen_machine_settings machine;
 
   const char *data, *eval_data; /* token files; eval_data may be NULL */
-  const char *data_name; /* what the user named and `data` came from */
+  const char *data_name, *eval_data_name; /* what the user named and they came
+                                             from; NULL: themselves */
   const char *chat_template; /* file, for the models that are written; NULL: as
                                 the model has it */
   const char *output_dir;

@@ -30,9 +30,11 @@ int pen_trainer_open_data(struct pen_trainer *t)
   struct pen_sequences_options cut = {
       .max_length = t->set.max_length,
       .refuse_truncation = t->set.refuse_truncation,
-      .packing = t->set.packing};
+      .packing = t->set.packing,
+      .name = t->set.data_name};
   int rc = pen_dataset_open(t->set.data, t->set.model.dir, &cut, &t->train.set);
   t->set.max_length = cut.max_length;
+  cut.name = t->set.eval_data_name;
   if (rc == 0 && t->set.eval_data)
     rc = pen_dataset_open(t->set.eval_data, t->set.model.dir, &cut,
                           &t->eval.set);

@@ -64,11 +64,11 @@ def options_without_effect_are_refused(folder):
     fail(2, "--assistant-only-loss has no effect", "eval", "--model", model, "--data",
          f"{folder}/ids.u16", "--assistant-only-loss", env=tool())
     fail(1, "no chat template", "eval", "--model", model, "--data", data, env=tool())
-    fail(1, "4 of the 4 samples", "eval", "--model", model, "--data", data, "--chat-template",
+    fail(1, f"4 of the 4 samples of {data}", "eval", "--model", model, "--data", data, "--chat-template",
          "chatml", "--refuse-truncation", *SHORT, env=tool())
     done = succeed("eval", "--model", model, "--data", data, "--chat-template", "chatml", *SHORT,
                    env=tool())
-    assert "4 of 4 samples cut off at 64 tokens" in done.stderr, done.stderr
+    assert f"{data}: 4 of 4 samples cut off at 64 tokens" in done.stderr, done.stderr
 
 
 @test
