@@ -27,8 +27,8 @@ static const struct pen_verb verbs[] = {
     "checkpoint or a model", "path", pen_verb_export },
   { "init", PEN_VERB_INIT, "make a new model with random weights from a "
     "config.json", "model-config", pen_verb_init },
-  { "inspect", PEN_VERB_INSPECT, "look into a model, a config, a safetensors or "
-    "a token file", "path", pen_verb_inspect },
+  { "inspect", PEN_VERB_INSPECT, "look into a model, a config, a safetensors, "
+    "GGUF or token file", "path", pen_verb_inspect },
   { "verify", PEN_VERB_VERIFY, "read all of a model or file and say whether it "
     "is whole", "path", pen_verb_verify },
   { 0 },

@@ -1,5 +1,5 @@
-/* verb_inspect.c: looks into a model directory, a config, a safetensors file or
- * a token file, and prints what is there, as text or JSON.
+/* verb_inspect.c: looks into a model directory, a config, a safetensors, GGUF or
+ * token file, and prints what is there, as text or JSON.
  *
  * Both forms are made from the same numbers.  Disadvantage: a model's files are
  * opened and checked, which for a hundred shards takes a moment. */
@@ -296,6 +296,29 @@ static int inspect_safetensors(const char *path, bool lenient, bool as_json)
   return rc;
 }
 
+static int inspect_gguf(const char *path, bool as_json)
+{
+  struct pen_inspect_gguf gguf;
+  int rc = pen_inspect_read_gguf(path, &gguf);
+  if (rc)
+    return rc;
+  if (as_json) {
+    struct pen_json_writer json;
+    begin(&json, path, "gguf");
+    pen_json_put_u64(&json, "version", gguf.version);
+    pen_json_put_u64(&json, "tensors", gguf.n_tensors);
+    pen_json_put_u64(&json, "keys", gguf.n_keys);
+    pen_json_put_u64(&json, "bytes", gguf.bytes);
+    return end(&json);
+  }
+  printf("GGUF           version %" PRIu32 ", for llama.cpp; written by export, "
+         "read by no verb but this one\n", gguf.version);
+  printf("tensors        %" PRIu64 "\nmetadata       %" PRIu64 " keys\n",
+         gguf.n_tensors, gguf.n_keys);
+  print_bytes("file           ", gguf.bytes);
+  return 0;
+}
+
 static int inspect_tokens(const char *path, bool as_json)
 {
   struct pen_tokens *tokens = NULL;
@@ -344,6 +367,8 @@ int pen_verb_inspect(const struct pen_config *config)
     return inspect_config(config->path, as_json);
   case PEN_INSPECT_SAFETENSORS:
     return inspect_safetensors(config->path, config->lenient, as_json);
+  case PEN_INSPECT_GGUF:
+    return inspect_gguf(config->path, as_json);
   case PEN_INSPECT_TOKENS:
     break;
   }

@@ -99,11 +99,19 @@ static int verify_model(const struct pen_config *config, struct tally *tally)
   return rc;
 }
 
+static int refuse(const char *path, const char *what)
+{
+  return pen_error_set(-PEN_EUSAGE, "%s is %s; verify reads a model's directory, "
+                       "a .safetensors or a token file", path, what);
+}
+
 static int verify_tokens(const char *path, struct tally *tally)
 {
   struct pen_tokens *tokens = NULL;
   struct pen_tokens_options options = {.format = PEN_TOKENS_AUTO};
   int rc = pen_tokens_open(path, &options, &tokens);
+  if (!rc && pen_tokens_info(tokens)->format == PEN_TOKENS_BYTES)
+    rc = refuse(path, "text, or nothing known");
   if (!rc)
     rc = pen_tokens_verify(tokens);
   if (!rc) {
@@ -164,9 +172,10 @@ int pen_verb_verify(const struct pen_config *config)
     rc = verify_tokens(config->path, &tally);
     break;
   case PEN_INSPECT_CONFIG:
-    rc = pen_error_set(-PEN_EUSAGE, "%s is a config; verify reads a model's "
-                       "directory, a .safetensors or a token file",
-                       config->path);
+    rc = refuse(config->path, "a config");
+    break;
+  case PEN_INSPECT_GGUF:
+    rc = refuse(config->path, "a GGUF file");
     break;
   }
   return rc ? rc

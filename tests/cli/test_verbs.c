@@ -164,6 +164,36 @@ static void test_paths(void **state)
   says("3 tokens");
 }
 
+/* What others wrote is told by how it begins, and not read as bytes. */
+static void test_foreign_files(void **state)
+{
+  static const char gguf[24] = "GGUF\3\0\0\0\57\0\0\0\0\0\0\0\35";
+  const char *path = test_tmp("m.gguf");
+  test_write_file(path, gguf, sizeof gguf);
+  assert_int_equal(run("verify %s", path), 2);
+  says("is a GGUF file; verify reads");
+  assert_int_equal(run("inspect -o json %s", path), 0);
+  assert_int_equal(number("tensors"), 47);
+  assert_int_equal(number("keys"), 29);
+  assert_int_equal(run("inspect %s", path), 0);
+  says("version 3, for llama.cpp");
+  test_write_file(path, gguf, 20);
+  assert_int_equal(run("inspect %s", path), 1);
+  says("ends after 20 bytes of its header of 24");
+  test_write_file(path, "GGUF\7\0\0\0................", 24);
+  assert_int_equal(run("inspect %s", path), 1);
+  says("GGUF of version 7");
+  test_write_file(test_tmp("pytorch_model.bin"), "PK\3\4....", 8);
+  assert_int_equal(run("verify %s", test_tmp("pytorch_model.bin")), 1);
+  says("safe_serialization=True");
+  test_write_file(test_tmp("text.txt"), "some words", 10);
+  assert_int_equal(run("verify %s", test_tmp("text.txt")), 2);
+  says("is text, or nothing known; verify reads");
+  assert_int_equal(run("inspect %s", test_tmp("text.txt")), 0);
+  assert_int_equal(run("inspect /dev/null"), 2);
+  says("is neither a file nor a folder");
+}
+
 /* A filled hub cache is used as it lies. */
 static void test_hub_cache(void **state)
 {
@@ -214,7 +244,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_init),      cmocka_unit_test(test_damage),
     cmocka_unit_test(test_paths),     cmocka_unit_test(test_hub_cache),
-    cmocka_unit_test(test_published),
+    cmocka_unit_test(test_published), cmocka_unit_test(test_foreign_files),
   };
   return cmocka_run_group_tests_name("verbs", tests, NULL, NULL);
 }
