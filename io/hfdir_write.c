@@ -86,6 +86,40 @@ static int check_target(const char *path, bool overwrite)
   return 0;
 }
 
+static bool ends_in(const char *name, const char *ending)
+{
+  size_t n = strlen(name), m = strlen(ending);
+  return n > m && !strcmp(name + n - m, ending);
+}
+
+/* Is this a name that a half-written model may have? */
+static bool is_ours(const char *name)
+{
+  for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++)
+    if (!strcmp(name, companions[i]))
+      return true;
+  return !strcmp(name, "config.json") || !strcmp(name, PEN_HFDIR_INDEX) ||
+         ends_in(name, ".safetensors") || ends_in(name, ".state") ||
+         ends_in(name, ".tmp");
+}
+
+/* May what lies at TMP go?  A killed export's does; somebody's own folder, which
+ * happens to have that name, does not. */
+static int check_leftover(const char *tmp)
+{
+  DIR *dir = opendir(tmp);
+  struct dirent *entry;
+  int rc = 0;
+  while (dir && !rc && (entry = readdir(dir)))
+    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
+        !is_ours(entry->d_name))
+      rc = pen_error_say(-EEXIST, "%s is needed for writing, but holds %s, which "
+                         "is of no model: move it away", tmp, entry->d_name);
+  if (dir)
+    closedir(dir);
+  return rc;
+}
+
 static int compare_names(const void *a, const void *b, void *tensors)
 {
   const struct tensor *t = tensors;
@@ -159,6 +193,8 @@ int pen_hfdir_create(const char *path, const struct pen_hfdir_layout *layout,
   int rc = copy_layout(w, path, layout);
   if (!rc)
     rc = check_target(w->path, overwrite);
+  if (!rc)
+    rc = check_leftover(w->tmp_path);
   if (!rc)
     rc = pen_files_remove_flat_dir(w->tmp_path);
   if (!rc)
