@@ -214,7 +214,7 @@ int pen_files_make_dirs(const char *path)
   if (failure == EEXIST && !stat(path, &st) && S_ISDIR(st.st_mode))
     return 0;
   if (failure == EEXIST)
-    return pen_error_set(-ENOTDIR, "cannot make the folder %s: a file is there",
+    return pen_error_say(-ENOTDIR, "cannot make the folder %s: a file is there",
                          path);
   char parent[PATH_MAX];
   int rc = parent_of(path, parent);
@@ -229,6 +229,57 @@ int pen_files_make_dirs(const char *path)
   if (!rc && failure)
     rc = pen_error_set(-failure, "cannot make the folder %s", path);
   return rc;
+}
+
+/* Cuts the last name off; false where there is none to cut. */
+static bool cut_name(char *path)
+{
+  size_t n = strlen(path);
+  while (n && path[n - 1] == '/')
+    n--;
+  while (n && path[n - 1] != '/')
+    n--;
+  while (n > 1 && path[n - 1] == '/')
+    n--;
+  bool shorter = n < strlen(path);
+  path[n] = '\0';
+  return shorter && n;
+}
+
+size_t pen_files_existing(const char *path)
+{
+  char part[PATH_MAX];
+  if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+    return 0;
+  while (!pen_files_exists(part))
+    if (!cut_name(part))
+      return 0;
+  return strlen(part);
+}
+
+void pen_files_unmake_dirs(const char *path, size_t existing)
+{
+  char part[PATH_MAX];
+  if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+    return;
+  while (strlen(part) > existing && (!rmdir(part) || errno == ENOENT) &&
+         cut_name(part))
+    ;
+}
+
+bool pen_files_lies_in(const char *path, const char *dir)
+{
+  char real_dir[PATH_MAX], real[PATH_MAX], part[PATH_MAX];
+  struct stat st;
+  if (stat(dir, &st) || !S_ISDIR(st.st_mode) || !realpath(dir, real_dir) ||
+      snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+    return false;
+  part[pen_files_existing(path)] = '\0';
+  if (!realpath(*part ? part : ".", real))
+    return false;
+  size_t n = strlen(real_dir);
+  return strcmp(real_dir, "/") == 0 ||
+         (strncmp(real, real_dir, n) == 0 && (!real[n] || real[n] == '/'));
 }
 
 int pen_files_remove_flat_dir(const char *path)

@@ -46,6 +46,14 @@ int pen_files_sync_parent(const char *path);
 
 /* Makes a folder and those above it, each durable in the one that holds it. */
 int pen_files_make_dirs(const char *path);
+/* Bytes of path's longest beginning that is there; 0: none is. */
+size_t pen_files_existing(const char *path);
+/* Removes the folders of path that are longer than `existing`, the innermost
+ * first, up to one that holds anything: what make_dirs made for nothing. */
+void pen_files_unmake_dirs(const char *path, size_t existing);
+/* Does path, which need not be there, lie in the folder `dir`, or is it that
+ * folder?  False where `dir` is no folder. */
+bool pen_files_lies_in(const char *path, const char *dir);
 
 /* Removes a folder of plain files; a folder inside it is -ENOTEMPTY.  Absent is
  * fine. */

@@ -15,6 +15,7 @@
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
 #include "src/data/tokens.h"
+#include "src/train/session.h"
 
 void pen_settings_model(const struct pen_config *config,
                         struct pen_model_settings *ret_model)
@@ -107,8 +108,8 @@ void pen_settings_train(const struct pen_config *c,
     s->model.state = pen_state_numbered((size_t)c->state_format);
   pen_settings_machine(c, &s->machine);
   s->data_name = c->data;
-  s->output_dir = c->output_dir;
   s->eval_data_name = c->eval_data;
+  s->output_dir = c->output_dir;
   s->resume = c->resume;
   s->overwrite = c->overwrite;
   s->dry_run = c->dry_run;
@@ -183,9 +184,39 @@ static void log_lines(char *lines)
       pen_log_info("%s", line);
 }
 
+int pen_settings_check_bytes(const char *model)
+{
+  struct pen_model_config config;
+  char path[4096];
+  bool is_config;
+  int rc = pen_session_config_path(model, path, sizeof path, &is_config);
+  if (rc == 0)
+    rc = pen_model_config_load(path, &config);
+  if (rc == 0 && config.vocab_size != PEN_TOKENS_BYTE_VOCABULARY)
+    rc = pen_error_set(PEN_EMISMATCH, "%s has no tokenizer.json (nor vocab.json "
+                       "with merges.txt), and its vocabulary of %zu is not that "
+                       "of bytes, %d: put its tokenizer there, or give tokens "
+                       "instead of text", model, config.vocab_size,
+                       PEN_TOKENS_BYTE_VOCABULARY);
+  return rc;
+}
+
+/* Text for a model without a tokenizer. */
+static int take_bytes(const struct pen_config *config, const char *data,
+                      const char *model)
+{
+  int rc = check_no_forms(config, data);
+  if (rc == 0)
+    rc = pen_settings_check_bytes(model);
+  if (rc == 0)
+    pen_log_info("%s has no tokenizer: each byte of %s is a token", model, data);
+  return rc;
+}
+
 int pen_settings_tokens(const struct pen_config *config, const char *data,
                         bool held_out, const char *model_dir,
-                        const char *cache_dir, char **ret_path)
+                        const char *cache_dir,
+                        const volatile sig_atomic_t *stop, char **ret_path)
 {
   enum pen_tokens_format format;
   uint8_t hash[PEN_SHA256_BYTES];
@@ -202,19 +233,30 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
         .assistant_only = config->assistant_only_loss,
         .completion_only = config->completion_only_loss,
         .choices = config->options->verb == PEN_VERB_EVAL,
-        .held_out = held_out};
-    rc = pen_files_make_dirs(cache_dir);
-    if (rc == 0)
-      rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
+        .held_out = held_out, .stop = stop};
+    rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
     if (rc == 0)
       log_lines(note);
   } else if (rc == 0) {
-    rc = check_no_forms(config, data);
+    rc = format == PEN_TOKENS_BYTES ? take_bytes(config, data, model_dir)
+                                    : check_no_forms(config, data);
   }
   if (rc < 0)
     return rc;
   *ret_path = strdup(path);
   return *ret_path ? 0 : pen_error_set(PEN_ENOFIT, "no memory for a path");
+}
+
+static int check_output_dir(const struct pen_config *config)
+{
+  const char *const data[] = {config->data, config->eval_data};
+  for (size_t i = 0; config->output_dir && i < 2; i++)
+    if (data[i] && pen_files_lies_in(config->output_dir, data[i]))
+      return pen_error_set(PEN_EUSAGE, "--output-dir %s lies in %s, which is read "
+                           "as data: what a run writes would become text to "
+                           "train on; name a folder elsewhere",
+                           config->output_dir, data[i]);
+  return 0;
 }
 
 int pen_settings_outputs(const struct pen_config *config)
@@ -226,7 +268,7 @@ int pen_settings_outputs(const struct pen_config *config)
     { "--plot", config->plot, "<svg" },
     { "--dump-logits", config->dump_logits, "\"doc_begin\"" },
   };
-  int rc = 0;
+  int rc = check_output_dir(config);
   for (size_t i = 0; rc == 0 && i < sizeof outputs / sizeof outputs[0]; i++)
     if (outputs[i].path)
       rc = pen_files_may_replace(outputs[i].path, outputs[i].option,

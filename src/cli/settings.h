@@ -12,25 +12,31 @@ void pen_settings_model(const struct pen_config *config,
 void pen_settings_machine(const struct pen_config *config,
                           struct pen_machine_settings *ret_machine);
 
-/* All of a training run but its model's place, its data and its stop flag. */
 /* What computes, for verbs that can compute elsewhere than on the host. */
 void pen_settings_backend(const struct pen_config *config,
                           struct pen_machine_settings *machine);
+/* All of a training run but its model's place, its data and its stop flag. */
 void pen_settings_train(const struct pen_config *config,
                         struct pen_train_settings *ret_settings);
 
 /* -PEN_EUSAGE where --trace, --plot or --dump-logits would replace a file that
- * is none of theirs, such as the data. */
+ * is none of theirs, such as the data, or where --output-dir lies in a folder of
+ * data, whose files what a run writes would become. */
 int pen_settings_outputs(const struct pen_config *config);
 
-/* The token file for `data`: itself if it is one, or raw bytes for a model
- * without a tokenizer; text and records are prepared with the model's tokenizer,
+/* Are the tokens of a model without a tokenizer bytes?  They are with a
+ * vocabulary of 256; else -PEN_EMISMATCH.  model: a directory or config.json. */
+int pen_settings_check_bytes(const char *model);
+
+/* The token file for `data`: itself if it is one, or raw bytes, which is said, for
+ * a model of bytes without a tokenizer; text and records are prepared with the model's tokenizer,
  * as the options for conversations say, into cache_dir first.  held_out: of a
  * directory of train and valid files the latter.  Options that would have no
- * effect are refused.  Caller frees. */
+ * effect are refused.  *stop as pen_prepare_run's.  Caller frees. */
 int pen_settings_tokens(const struct pen_config *config, const char *data,
                         bool held_out, const char *model_dir,
-                        const char *cache_dir, char **ret_path);
+                        const char *cache_dir,
+                        const volatile sig_atomic_t *stop, char **ret_path);
 /* Removes a cache directory and the token files in it. */
 void pen_settings_drop_cache(const char *cache_dir);
 

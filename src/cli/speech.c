@@ -9,10 +9,22 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "src/cli/settings.h"
 #include "src/data/tokens.h"
 #include "src/train/generate.h"
 
 #define BROKEN "\xef\xbf\xbd" /* U+FFFD */
+
+static int open_bytes(bool needs_text, struct pen_speech *speech)
+{
+  int rc = pen_settings_check_bytes(speech->model);
+  speech->has_bytes = rc == 0;
+  if (rc == -PEN_EMISMATCH && !needs_text) {
+    pen_error_clear();
+    return 0;
+  }
+  return rc;
+}
 
 int pen_speech_open(const char *model, const char *chat_template,
                     bool needs_text, struct pen_speech *ret_speech)
@@ -20,8 +32,10 @@ int pen_speech_open(const char *model, const char *chat_template,
   uint8_t hash[PEN_SHA256_BYTES];
   *ret_speech = (struct pen_speech){.model = model};
   int rc = pen_tokens_hash_tokenizer(model, hash, &ret_speech->has_tokenizer);
-  if (rc < 0 || !ret_speech->has_tokenizer)
+  if (rc < 0)
     return rc;
+  if (!ret_speech->has_tokenizer)
+    return open_bytes(needs_text, ret_speech);
   rc = pen_prepare_server_open(model, chat_template, &ret_speech->server);
   if (rc == -ENOENT && !needs_text) {
     pen_error_clear();
@@ -39,7 +53,7 @@ void pen_speech_close(struct pen_speech *speech)
 
 bool pen_speech_has_text(const struct pen_speech *speech)
 {
-  return speech->server || !speech->has_tokenizer;
+  return speech->server || speech->has_bytes;
 }
 
 static int no_memory(void)
@@ -54,7 +68,7 @@ static int begin_alone(const struct pen_speech *speech, uint32_t **ret_ids)
   int rc = pen_generate_begin_token(speech->model, &id);
   if (rc < 0)
     return rc;
-  if (id < 0 && speech->has_tokenizer)
+  if (id < 0 && !speech->has_bytes)
     return pen_error_set(PEN_EUSAGE,
                          "%s names no begin token; give --prompt TEXT",
                          speech->model);
@@ -148,7 +162,7 @@ int pen_speech_add(struct pen_speech *speech, const uint32_t *ids, size_t n,
   if (!text)
     return no_memory();
   speech->text = text;
-  for (size_t i = 0; i < n && !speech->has_tokenizer; i++)
+  for (size_t i = 0; i < n && speech->has_bytes; i++)
     text = take_byte(speech, ids[i] < 256 ? (unsigned char)ids[i] : '?', text);
   *text = '\0';
   *ret_text = speech->text;

@@ -13,14 +13,16 @@
 struct pen_speech {
   const char *model;                 /* borrowed */
   bool has_tokenizer;
+  bool has_bytes;                    /* there is none, and ids are bytes */
   struct pen_prepare_server *server; /* NULL: bytes, or no text at all */
   char held[4];                      /* bytes of a character not whole yet */
   size_t n_held;
   char *text;                        /* of the newest call */
 };
 
-/* needs_text: without the tool that knows the tokenizer nothing can be done;
- * else ids are worth having alone, and all text is "".  After any return
+/* needs_text: without the tool that knows the tokenizer, or for a model that has
+ * none and whose ids are no bytes, nothing can be done; else ids are worth having
+ * alone, and all text is "".  After any return
  * pen_speech_close is right. */
 int pen_speech_open(const char *model, const char *chat_template,
                     bool needs_text, struct pen_speech *ret_speech);

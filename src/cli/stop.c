@@ -5,12 +5,17 @@
 
 static volatile sig_atomic_t asked;
 
+void pen_stop_default(void)
+{
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+}
+
 static void on_signal(int number)
 {
   (void)number;
   asked = 1;
-  signal(SIGINT, SIG_DFL);
-  signal(SIGTERM, SIG_DFL);
+  pen_stop_default();
 }
 
 const volatile sig_atomic_t *pen_stop_on_signals(void)

@@ -8,5 +8,7 @@
 /* From now on the first of these signals sets what is returned to 1; the next
  * one ends the program at once.  Main thread. */
 const volatile sig_atomic_t *pen_stop_on_signals(void);
+/* From now on they end the program again. */
+void pen_stop_default(void);
 
 #endif

@@ -154,11 +154,12 @@ int pen_verb_eval(const struct pen_config *config)
   if (rc == 0 && !mkdtemp(cache))
     rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   if (rc == 0)
-    rc = pen_settings_tokens(config, config->data, true, model, cache, &data);
+    rc = pen_settings_tokens(config, config->data, true, model, cache, s.stop,
+                             &data);
   s.model.dir = model;
   s.data = data;
-  if (rc == 0)
   s.data_name = config->data;
+  if (rc == 0)
     rc = open_choices(&report, &s);
   if (rc == 0)
     rc = pen_evaluate(&s, &r);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
 #include "src/train/export.h"
@@ -15,16 +16,19 @@ static const enum pen_file_dtype dtypes[] = {
     [PEN_CONFIG_DTYPE_FP16] = PEN_FILE_F16};
 
 /* DIR/model-TYPE.gguf beside the weights it is made of. */
-static int write_gguf(const char *dir, const char *type)
+static int write_gguf(const char *dir, const char *type,
+                      const volatile sig_atomic_t *stop)
 {
   char path[4096 + 64], note[1024];
   snprintf(path, sizeof path, "%.4000s/model-%s.gguf", dir, type);
   const char *const arguments[] = {"--tokenizer", dir,  "--gguf", type,
                                    "--output",    path, NULL};
-  int rc = pen_prepare_run(arguments, note, sizeof note);
-  if (rc == 0)
-    pen_log_info("%s", note);
-  return rc;
+  int rc = pen_prepare_run(arguments, stop, note, sizeof note);
+  if (rc < 0)
+    return pen_error_context(rc, "%s is written and whole, but no GGUF file in it",
+                             dir);
+  pen_log_info("%s", note);
+  return 0;
 }
 
 int pen_verb_export(const struct pen_config *config)
@@ -35,7 +39,8 @@ int pen_verb_export(const struct pen_config *config)
                                   .with_optimizer = config->with_optimizer,
                                   .overwrite = config->overwrite,
                                   .lenient = config->lenient,
-                                  .untie = config->untie};
+                                  .untie = config->untie,
+                                  .stop = pen_stop_on_signals()};
   struct pen_export_result r;
   int rc = pen_export(&s, &r);
   if (rc < 0)
@@ -45,5 +50,5 @@ int pen_verb_export(const struct pen_config *config)
   if (s.with_optimizer)
     pen_log_info("with the optimizer's state after step %llu",
                  (unsigned long long)r.step);
-  return config->gguf ? write_gguf(s.to, config->gguf) : 0;
+  return config->gguf ? write_gguf(s.to, config->gguf, s.stop) : 0;
 }

@@ -228,9 +228,7 @@ static int converse(struct talk *t)
 
 /* ---- from options to a model that speaks ---- */
 
-/* The document's room, where nobody asked for one: a conversation's is what the
- * model was made for, within reason. */
-static int chat_room(const struct talk *t, size_t *ret_room)
+static int load_positions(const struct talk *t, size_t *ret_positions)
 {
   struct pen_model_config config;
   char path[4096];
@@ -239,8 +237,30 @@ static int chat_room(const struct talk *t, size_t *ret_room)
   if (rc == 0)
     rc = pen_model_config_load(path, &config);
   if (rc == 0)
-    *ret_room = config.max_positions < CHAT_TOKENS_AUTO ? config.max_positions
-                                                        : CHAT_TOKENS_AUTO;
+    *ret_positions = config.max_positions;
+  return rc;
+}
+
+/* The document's room, where nobody asked for one: a conversation's is what the
+ * model was made for, within reason. */
+static int chat_room(const struct talk *t, size_t *ret_room)
+{
+  size_t positions;
+  int rc = load_positions(t, &positions);
+  if (rc == 0)
+    *ret_room = positions < CHAT_TOKENS_AUTO ? positions : CHAT_TOKENS_AUTO;
+  return rc;
+}
+
+/* Rotary positions go on beyond what was trained, to no good. */
+static int warn_of_room(const struct talk *t, size_t room)
+{
+  size_t positions;
+  int rc = load_positions(t, &positions);
+  if (rc == 0 && room > positions)
+    pen_log_warn("up to %zu tokens, the prompt's included, are more than the %zu "
+                 "positions this model was made for; beyond them text goes bad "
+                 "(--max-length %zu stops there)", room, positions, positions);
   return rc;
 }
 
@@ -263,6 +283,8 @@ static int open_model(struct talk *t, size_t room)
     rc = pen_inference_open(&t->inference, &model, &machine, &shape, room);
   if (rc == -PEN_ENOFIT)
     pen_memory_print(&t->inference.session.memory, stderr);
+  if (rc == 0)
+    rc = warn_of_room(t, room);
   if (rc == 0)
     rc = pen_inference_start(&t->inference);
   if (rc == 0 && t->inference.store)
@@ -333,6 +355,8 @@ int pen_verb_generate(const struct pen_config *config)
   if (rc == 0)
     rc = pen_speech_open(t.model, config->chat_template,
                          config->chat || config->prompt || !t.json, &t.speech);
+  if (rc == 0 && t.speech.has_bytes)
+    pen_log_info("%s has no tokenizer: each byte of a text is a token", t.model);
   if (rc == 0)
     rc = config->chat ? run_chat(&t) : run_text(&t);
   pen_generator_done(&t.generator);

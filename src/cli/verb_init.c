@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "io/hfdir_write.h"
+#include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/model/init.h"
 
@@ -25,6 +26,7 @@ static enum pen_file_dtype choose_dtype(const struct pen_config *config,
 }
 
 static int write_weights(const struct pen_params *params, uint64_t seed,
+                         const volatile sig_atomic_t *stop,
                          struct pen_hfdir_writer *writer)
 {
   float *chunk = malloc(CHUNK_ELEMS * sizeof *chunk);
@@ -35,7 +37,8 @@ static int write_weights(const struct pen_params *params, uint64_t seed,
     size_t elems = params->blocks[b].elems;
     for (size_t at = 0; at < elems && !rc; at += CHUNK_ELEMS) {
       size_t n = elems - at < CHUNK_ELEMS ? elems - at : CHUNK_ELEMS;
-      rc = pen_init_elems(params, seed, b, at, n, chunk);
+      rc = *stop ? pen_error_set(-PEN_ESTOPPED, "stopped; no model was written")
+                 : pen_init_elems(params, seed, b, at, n, chunk);
       if (!rc)
         rc = pen_params_save_elems(params, writer, b, at, n, chunk,
                                    PEN_FILE_F32);
@@ -50,6 +53,7 @@ int pen_verb_init(const struct pen_config *config)
   struct pen_model_config model;
   struct pen_params *params = NULL;
   struct pen_hfdir_writer *writer = NULL;
+  const volatile sig_atomic_t *stop = pen_stop_on_signals();
   int rc = pen_model_config_load(config->model_config, &model);
   if (rc)
     return rc;
@@ -63,7 +67,7 @@ int pen_verb_init(const struct pen_config *config)
     rc = pen_params_create_dir(params, config->model_config, dtype, SHARD_BYTES,
                                config->output_dir, config->overwrite, &writer);
   if (!rc)
-    rc = write_weights(params, config->seed, writer);
+    rc = write_weights(params, config->seed, stop, writer);
   if (!rc)
     rc = pen_hfdir_commit(&writer);
   if (!rc) {

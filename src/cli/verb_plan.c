@@ -10,6 +10,7 @@
 #include "src/cli/options.h"
 #include "src/cli/plan.h"
 #include "src/cli/settings.h"
+#include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/model/model_dir.h"
 
@@ -74,6 +75,7 @@ int pen_verb_plan(const struct pen_config *config)
   char *model = NULL, *data = NULL, *eval_data = NULL;
   char cache[] = "/tmp/penstock-plan-XXXXXX";
   bool has_cache = false;
+  const volatile sig_atomic_t *stop = pen_stop_on_signals();
   int rc = pen_settings_outputs(config);
   if (rc == 0)
     rc = pen_model_dir_find(config->model, &model);
@@ -83,10 +85,12 @@ int pen_verb_plan(const struct pen_config *config)
       rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   }
   if (rc == 0 && config->data)
-    rc = pen_settings_tokens(config, config->data, false, model, cache, &data);
+    rc = pen_settings_tokens(config, config->data, false, model, cache, stop,
+                             &data);
   if (rc == 0 && config->eval_data)
     rc = pen_settings_tokens(config, config->eval_data, true, model, cache,
-                             &eval_data);
+                             stop, &eval_data);
+  pen_stop_default(); /* what is planned is computed to its end, or given up */
   if (rc == 0)
     rc = config->sweep ? pen_plan_sweep(config, model, data, eval_data)
                        : make_plan(config, model, data, eval_data);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "io/files.h"
 #include "src/cli/options.h"
 #include "src/cli/profile.h"
 #include "src/cli/settings.h"
@@ -63,11 +64,54 @@ static int open_samples(const struct pen_config *config, const char *model,
   return rc;
 }
 
+/* Token files of the data, and what was made for them. */
+struct prepared {
+  char *data, *eval_data;
+  char cache[4096], chat_template[4096 + 8];
+  size_t existing; /* bytes of cache that were there before */
+};
+
+/* A dry run leaves nothing behind, prepared text neither. */
+static int prepare(const struct pen_config *config, const char *model,
+                   struct prepared *p, struct pen_train_settings *s)
+{
+  snprintf(p->cache, sizeof p->cache,
+           config->dry_run ? "/tmp/penstock-plan-XXXXXX" : "%.3500s/data",
+           config->output_dir);
+  if (config->dry_run && !mkdtemp(p->cache))
+    return pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", p->cache);
+  p->existing = pen_files_existing(p->cache);
+  int rc = pen_settings_tokens(config, config->data, false, model, p->cache,
+                               s->stop, &p->data);
+  if (rc == 0 && config->eval_data)
+    rc = pen_settings_tokens(config, config->eval_data, true, model, p->cache,
+                             s->stop, &p->eval_data);
+  s->data = p->data;
+  s->eval_data = p->eval_data;
+  if (p->data && config->chat_template) {
+    snprintf(p->chat_template, sizeof p->chat_template,
+             "%s" PEN_PREPARE_TEMPLATE_SUFFIX, p->data);
+    s->chat_template = p->chat_template;
+  }
+  return rc;
+}
+
+static void forget(const struct pen_config *config, bool failed,
+                   struct prepared *p)
+{
+  if (p->cache[0] && config->dry_run)
+    pen_settings_drop_cache(p->cache);
+  else if (p->cache[0] && failed)
+    pen_files_unmake_dirs(p->cache, p->existing);
+  free(p->eval_data);
+  free(p->data);
+}
+
 int pen_verb_train(const struct pen_config *config)
 {
   struct pen_train_settings s = {0};
-  char *model = NULL, *data = NULL, *eval_data = NULL, *text = NULL;
-  char cache[4096], chat_template[4096 + 8];
+  struct prepared prepared = {.data = NULL};
+  char *model = NULL, *text = NULL;
   struct sample_text samples = {.told = {.text = NULL}};
   uint32_t *sample_prompt = NULL;
   size_t text_bytes;
@@ -75,7 +119,10 @@ int pen_verb_train(const struct pen_config *config)
   bool has_profile = false;
   pen_settings_train(config, &s);
   pen_settings_backend(config, &s.machine);
+  s.stop = pen_stop_on_signals();
   int rc = pen_settings_outputs(config);
+  if (rc == 0)
+    rc = pen_train_check_output(&s);
   if (rc == 0)
     rc = pen_profile_load(config->profile, &has_profile, &machine);
   if (has_profile)
@@ -83,24 +130,8 @@ int pen_verb_train(const struct pen_config *config)
   if (rc == 0)
     rc = pen_model_dir_find(config->model, &model);
   s.model.dir = model;
-  /* A dry run leaves nothing behind, prepared text neither. */
-  snprintf(cache, sizeof cache, config->dry_run ? "/tmp/penstock-plan-XXXXXX"
-                                                : "%.3500s/data",
-           config->output_dir);
-  if (rc == 0 && config->dry_run && !mkdtemp(cache))
-    rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   if (rc == 0)
-    rc = pen_settings_tokens(config, config->data, false, model, cache, &data);
-  if (rc == 0 && config->eval_data)
-    rc = pen_settings_tokens(config, config->eval_data, true, model, cache,
-                             &eval_data);
-  s.data = data;
-  s.eval_data = eval_data;
-  if (data && config->chat_template) {
-    snprintf(chat_template, sizeof chat_template,
-             "%s" PEN_PREPARE_TEMPLATE_SUFFIX, data);
-    s.chat_template = chat_template;
-  }
+    rc = prepare(config, model, &prepared, &s);
   if (rc == 0)
     rc = open_samples(config, model, &samples, &sample_prompt, &s);
   FILE *f = rc == 0 ? open_memstream(&text, &text_bytes) : NULL;
@@ -109,17 +140,13 @@ int pen_verb_train(const struct pen_config *config)
     fclose(f);
     s.config_text = text;
   }
-  s.stop = pen_stop_on_signals();
   if (rc == 0)
     rc = pen_train(&s);
-  if (config->dry_run)
-    pen_settings_drop_cache(cache);
+  forget(config, rc < 0, &prepared);
   pen_speech_close(&samples.speech);
   pen_telling_done(&samples.told);
   free(sample_prompt);
   free(text);
-  free(eval_data);
-  free(data);
   free(model);
   return rc;
 }

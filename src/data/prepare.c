@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +26,7 @@
 #define MOST_ARGUMENTS 64
 #define LINE_BYTES 2048
 #define WORDS_BYTES 8192
+#define STOP_POLL_MS 100
 
 extern char **environ;
 
@@ -99,15 +102,27 @@ static void line_add(struct words *words, const char *line)
     snprintf(words->all + n, sizeof words->all - n, "%s%s", n ? "\n" : "", line);
 }
 
+/* Waits until there is something to read, and ends the tool once *stop is set. */
+static void words_wait(int fd, pid_t tool, const volatile sig_atomic_t *stop)
+{
+  struct pollfd ready = { .fd = fd, .events = POLLIN };
+  bool told = false;
+
+  while (poll(&ready, 1, STOP_POLL_MS) <= 0)
+    if (stop && *stop && !told)
+      told = kill(tool, SIGTERM) == 0;
+}
+
 /* All that comes through `fd`; what is too long for a line is cut off. */
-static void words_read(int fd, struct words *words)
+static void words_read(int fd, pid_t tool, const volatile sig_atomic_t *stop,
+                       struct words *words)
 {
   char line[LINE_BYTES], chunk[4096];
   size_t n_line = 0;
   ssize_t n;
 
   words->all[0] = words->last[0] = 0;
-  while ((n = read(fd, chunk, sizeof chunk)) != 0) {
+  while (words_wait(fd, tool, stop), (n = read(fd, chunk, sizeof chunk)) != 0) {
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)
@@ -150,7 +165,8 @@ static int tool_spawn(char *const *argv, pid_t *ret_pid, int *ret_fd)
   return 0;
 }
 
-int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes)
+int pen_prepare_run(const char *const *arguments, const volatile sig_atomic_t *stop,
+                    char *ret_note, size_t note_bytes)
 {
   char tool[PATH_MAX];
   struct words words;
@@ -169,11 +185,14 @@ int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_by
   r = tool_spawn(argv, &pid, &fd);
   if (r < 0)
     return r;
-  words_read(fd, &words);
+  words_read(fd, pid, stop, &words);
   close(fd);
   while (waitpid(pid, &status, 0) < 0)
     if (errno != EINTR)
       return pen_error_set(-errno, "cannot wait for %s", tool);
+  if (stop && *stop && status)
+    return pen_error_set(PEN_ESTOPPED, "stopped while " TOOL " was at work; what it had not "
+                         "finished is gone");
   if (WIFSIGNALED(status))
     return pen_error_set(PEN_ESTOPPED, "%s was ended by signal %d", tool, WTERMSIG(status));
   if (WEXITSTATUS(status))

@@ -6,6 +6,7 @@
 #ifndef PEN_SRC_DATA_PREPARE_H
 #define PEN_SRC_DATA_PREPARE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,16 +18,18 @@
 int pen_prepare_find(char *ret_path, size_t path_bytes);
 
 /* Runs the tool with `arguments` (ended by NULL, without the program name) and
- * waits.  On success the lines it wrote to standard error (what it found, its
+ * waits.  Once *stop is not 0 the tool is ended, which leaves nothing half-written,
+ * and the answer is -PEN_ESTOPPED; NULL: never.  On success the lines it wrote to standard error (what it found, its
  * summary) are in ret_note[note_bytes], which may be NULL; of more than fit, the
  * first ones.  On failure the last line is the error text: -PEN_EFORMAT where the tool refused the data (exit 1),
  * -PEN_EUSAGE for its exit 2, -ENOENT where it is not installed. */
-int pen_prepare_run(const char *const *arguments, char *ret_note, size_t note_bytes);
+int pen_prepare_run(const char *const *arguments, const volatile sig_atomic_t *stop,
+                    char *ret_note, size_t note_bytes);
 
 struct pen_prepare_request {
   const char *data;       /* text file, directory, JSON/JSONL/Parquet records */
   const char *tokenizer;  /* model directory or tokenizer.json */
-  const char *cache_dir;  /* made where missing (one level) */
+  const char *cache_dir;  /* made where missing */
   const char *chat_template; /* file or name; NULL: the model's own.  Its text is
                                 left beside the token file, as PATH.jinja */
   bool completion_only;   /* only the completion's tokens are targets */
@@ -34,6 +37,7 @@ struct pen_prepare_request {
   bool choices;           /* questions with choices are taken, and what scores
                              them is left beside the token file, as PATH.choices */
   bool held_out;          /* of a directory of train and valid files the latter */
+  const volatile sig_atomic_t *stop; /* as pen_prepare_run's */
 };
 
 #define PEN_PREPARE_TEMPLATE_SUFFIX ".jinja"

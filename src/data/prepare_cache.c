@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "io/files.h"
 #include "src/data/sha256.h"
 #include "src/data/tokens.h"
 
@@ -143,13 +144,14 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
 
   if (r < 0)
     return r;
-  if (mkdir(request->cache_dir, 0777) < 0 && errno != EEXIST)
-    return pen_error_set(-errno, "cannot make the cache %s", request->cache_dir);
   if (ret_note && note_bytes)
     ret_note[0] = 0;
   snprintf(template, sizeof template, "%s" PEN_PREPARE_TEMPLATE_SUFFIX, path);
   if (directory || access(path, R_OK) < 0 ||
       (request->chat_template && access(template, R_OK) < 0)) {
+    r = pen_files_make_dirs(request->cache_dir);
+    if (r < 0)
+      return r;
     arguments[n++] = "--tokenizer";
     arguments[n++] = request->tokenizer;
     arguments[n++] = "--output";
@@ -177,7 +179,7 @@ int pen_prepare_cached(const struct pen_prepare_request *request, char *ret_path
     arguments[n++] = "--"; /* a path may begin with a dash */
     arguments[n++] = request->data;
     arguments[n] = NULL;
-    r = pen_prepare_run(arguments, ret_note, note_bytes);
+    r = pen_prepare_run(arguments, request->stop, ret_note, note_bytes);
     if (r < 0)
       return r;
   }

@@ -222,6 +222,14 @@ static int check_weights(struct export *e, const struct pen_param *q, size_t at,
   return rc;
 }
 
+static int stopped(const struct export *e)
+{
+  if (!e->set->stop || !*e->set->stop)
+    return 0;
+  return pen_error_set(PEN_ESTOPPED, "stopped; nothing of %s was written",
+                       e->set->to);
+}
+
 /* One parameter's master weights and moments. */
 static int copy_state(struct export *e, const struct pen_param *q)
 {
@@ -230,11 +238,13 @@ static int copy_state(struct export *e, const struct pen_param *q)
   int rc = 0;
   for (size_t at = 0; rc == 0 && at < elems; at += n) {
     n = elems - at < CHUNK_ELEMS ? elems - at : CHUNK_ELEMS;
+    rc = stopped(e);
     float *p = e->chunk, *m = p + CHUNK_ELEMS, *v = m + CHUNK_ELEMS;
     const float *kinds[N_KINDS] = {[MASTER] = p, [EXP_AVG] = m,
                                    [EXP_AVG_SQ] = v};
-    rc = pen_saved_read(e->saved, (uint32_t)q->block, q->offset + at, n, p, m,
-                        v);
+    if (rc == 0)
+      rc = pen_saved_read(e->saved, (uint32_t)q->block, q->offset + at, n, p, m,
+                          v);
     if (rc == 0)
       rc = check_weights(e, q, at, n);
     for (int kind = 0; rc == 0 && kind < N_KINDS; kind++)
@@ -266,7 +276,9 @@ static int copy_weights(struct export *e)
     for (size_t at = 0, n; rc == 0 && at < p->blocks[b].elems; at += n) {
       n = p->blocks[b].elems - at;
       n = n < CHUNK_ELEMS ? n : CHUNK_ELEMS;
-      rc = pen_params_load_elems(p, e->model->files, b, at, n, e->chunk);
+      rc = stopped(e);
+      if (rc == 0)
+        rc = pen_params_load_elems(p, e->model->files, b, at, n, e->chunk);
       if (rc == 0)
         rc = pen_params_save_elems(p, e->writer, b, at, n, e->chunk,
                                    PEN_FILE_F32);
@@ -293,6 +305,8 @@ static int run(struct export *e)
     rc = copy_weights(e);
   if (rc == 0 && s->with_optimizer)
     rc = export_state(e);
+  if (rc == 0)
+    rc = stopped(e);
   return rc < 0 ? rc : pen_hfdir_commit(&e->writer);
 }
 

@@ -4,6 +4,7 @@
 #ifndef PEN_SRC_TRAIN_EXPORT_H
 #define PEN_SRC_TRAIN_EXPORT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,8 @@ struct pen_export_settings {
                                 a .safetensors each under the tensors' names */
   bool overwrite;            /* a model directory that is there is replaced */
   bool lenient, untie;       /* as pen_params_open */
+  const volatile sig_atomic_t *stop; /* not 0: -PEN_ESTOPPED, and nothing is left;
+                                        NULL: never */
 };
 
 struct pen_export_result {

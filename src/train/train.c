@@ -20,22 +20,30 @@
 
 #define TRACE_EVENTS_PER_LANE 200000
 
+int pen_train_check_output(const struct pen_train_settings *s)
+{
+  if (s->resume || s->overwrite || !pen_rundir_exists(s->output_dir))
+    return 0;
+  return pen_error_say(-EEXIST,
+                       "%s holds a run (--resume goes on with it, "
+                       "--overwrite starts over)",
+                       s->output_dir);
+}
+
 /* Opens the run directory of a resume, and lets its numerics rule. */
 static int open_rundir(struct pen_trainer *t)
 {
   struct pen_train_settings *s = &t->set;
   bool exists = pen_rundir_exists(s->output_dir);
-  if (exists && !s->resume && !s->overwrite)
-    return pen_error_set(-EEXIST,
-                         "%s holds a run (--resume goes on with it, "
-                         "--overwrite starts over)",
-                         s->output_dir);
+  int rc = pen_train_check_output(s);
+  if (rc < 0)
+    return rc;
   if (s->resume && !exists)
     pen_log_info("nothing to resume in %s: starting from the beginning",
                  s->output_dir);
   if (!exists || !s->resume)
     return 0;
-  int rc = pen_rundir_open(s->output_dir, &t->rundir);
+  rc = pen_rundir_open(s->output_dir, &t->rundir);
   if (rc == 0)
     rc = pen_numerics_check(&t->rundir.numerics, s);
   if (rc < 0)

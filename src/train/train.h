@@ -4,6 +4,10 @@
 
 #include "src/train/settings.h"
 
+/* -EEXIST where output_dir holds a run that is neither gone on with nor written
+ * over: worth knowing before there is any work. */
+int pen_train_check_output(const struct pen_train_settings *settings);
+
 /* Runs, or resumes, the whole training: plan, loop, evaluations, checkpoints,
  * final model in OUTPUT_DIR/model.  Prints what it decided and how it goes to
  * standard error.  Returns 0 when finished (or after a dry run), -PEN_ESTOPPED

@@ -9,7 +9,7 @@
 static void says(const char *bytes, size_t n, const char *const *want,
                  const char *rest)
 {
-  struct pen_speech s = {.model = "none"};
+  struct pen_speech s = {.model = "none", .has_bytes = true};
   const char *text;
   test_ok(pen_speech_begin(&s, NULL, 0));
   for (size_t i = 0; i < n; i++) {

@@ -34,30 +34,33 @@ static void words_are_passed_on(void **state)
   char note[64], long_note[16384];
 
   tool_is("echo noise; echo first >&2; printf 'last word\\n\\n' >&2");
-  assert_done(pen_prepare_run(no_arguments, note, sizeof note));
+  assert_done(pen_prepare_run(no_arguments, NULL, note, sizeof note));
   assert_string_equal(note, "first\nlast word");
   /* more lines, and longer ones, than are kept */
   tool_is("for i in $(seq 3000); do printf %010d $i >&2; done; echo >&2\n"
           "for i in $(seq 3000); do echo $i >&2; done");
-  assert_done(pen_prepare_run(no_arguments, long_note, sizeof long_note));
+  assert_done(pen_prepare_run(no_arguments, NULL, long_note, sizeof long_note));
   assert_int_equal(strncmp(long_note, "00000000010000000002", 20), 0);
   assert_in_range(strlen(long_note), 8000, 8191);
   tool_is("printf 'no end of line' >&2");
-  assert_done(pen_prepare_run(no_arguments, note, sizeof note));
+  assert_done(pen_prepare_run(no_arguments, NULL, note, sizeof note));
   assert_string_equal(note, "no end of line");
-  assert_done(pen_prepare_run(no_arguments, NULL, 0));
+  assert_done(pen_prepare_run(no_arguments, NULL, NULL, 0));
 }
 
 static void failures_keep_their_text(void **state)
 {
   tool_is("seq 9000 >&2; echo Traceback >&2; echo 'line 3 of x.jsonl is no JSON' >&2; exit 1");
-  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EFORMAT, "line 3 of x.jsonl");
+  assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), PEN_EFORMAT, "line 3 of x.jsonl");
   tool_is("echo 'no such option' >&2; exit 2");
-  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EUSAGE, "no such option");
+  assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), PEN_EUSAGE, "no such option");
   tool_is("exit 1");
-  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_EFORMAT, "without a word");
+  assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), PEN_EFORMAT, "without a word");
+  volatile sig_atomic_t stop = 1;
+  tool_is("trap 'exit 1' TERM; sleep 20 2> /dev/null & wait");
+  assert_refused(pen_prepare_run(no_arguments, &stop, NULL, 0), PEN_ESTOPPED, "stopped while");
   tool_is("kill -9 $$");
-  assert_refused(pen_prepare_run(no_arguments, NULL, 0), PEN_ESTOPPED, "signal 9");
+  assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), PEN_ESTOPPED, "signal 9");
 }
 
 static void missing_tool_says_how_to_install_it(void **state)

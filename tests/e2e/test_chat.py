@@ -3,13 +3,17 @@ program, with the tool that tools/setup installs.
 """
 import json
 import os
+import shutil
+import signal
+import subprocess
+import time
 
-from penstock import Skip, fail, main, succeed, test
+from penstock import PENSTOCK, Job, Skip, fail, main, succeed, test
 
 SHARED = os.path.join(os.environ.get("PEN_ROOT", "."), "..", "shared", "data")
 STORIES = "models/stories260K-hf"
 TALKS = "instruct/sharegpt-dummy-500.json"
-SHORT = ("--max-length", "64", "--batch-size", "4")
+SHORT = ("--max-length", "64", "-b", "4")
 
 
 def shared(name):
@@ -122,8 +126,68 @@ def bad_data_is_a_line_and_no_run(folder):
             done = fail(1, words, *train, *data, env=tool())
             assert sum(line.startswith("error:") for line in done.stderr.splitlines()) == 1, done.stderr
             assert not os.path.exists(f"{folder}/run/run.json"), name
+            if os.path.exists(f"{folder}/run"):  # the good file, kept to be found again
+                assert data[0] == "--data" and len(data) > 2 and os.listdir(f"{folder}/run/data")
+                shutil.rmtree(f"{folder}/run")
+    deep = ("train", "--model", shared(STORIES), "--output-dir", f"{folder}/a/b//c/", "--max-steps", "1", *SHORT)
+    fail(1, "has the fields foo", *deep, "--data", f"{folder}/keys.jsonl", env=tool())
+    assert not os.path.exists(f"{folder}/a"), "folders were made for nothing"
     fail(1, "cannot find the data", *train, "--data", f"{folder}/none", env=tool())
     succeed(*train, "--data", f"{folder}/good.jsonl", env=tool())
+
+
+@test
+def a_run_that_is_there_is_told_before_any_work(folder):
+    job = Job(folder, steps=1)
+    job.train(f"{folder}/run")
+    texts = f"{folder}/t.jsonl"
+    with open(texts, "w", encoding="utf-8") as f:
+        f.write('{"text": "once upon a time"}\n')
+    done = fail(1, "/run holds a run", "train", "--model", shared(STORIES), "--data", texts, "-o", f"{folder}/run",
+                env={**os.environ, "PENSTOCK_PREPARE": "/bin/false"})
+    assert done.stderr.endswith("(--resume goes on with it, --overwrite starts over)\n"), done.stderr
+    assert not os.path.exists(f"{folder}/run/data")
+
+
+@test
+def a_run_does_not_lie_in_its_data(folder):
+    """What it wrote would become text to train on."""
+    job = Job(folder, steps=1)
+    os.makedirs(f"{folder}/texts/more")
+    shutil.copy(job.data, f"{folder}/texts/a.txt")
+    os.symlink(f"{folder}/texts/more", f"{folder}/link")
+    train = ("train", "--model", job.model, "--max-steps", "1", *SHORT)
+    for place in ("texts", "texts/", "texts/run", "texts/new/run", "link/run", "texts/more/../run"):
+        for data in (("--data", f"{folder}/texts"), ("--data", job.data, "--eval-data", f"{folder}/texts", "--eval-steps", "1"),
+                     ("--data", f"{folder}/texts", "--dry-run")):
+            done = fail(2, "which is read as data", *train, *data, "--output-dir", f"{folder}/{place}")
+            assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert sorted(os.listdir(f"{folder}/texts")) == ["a.txt", "more"] and not os.listdir(f"{folder}/texts/more")
+    succeed(*train, "--data", f"{folder}/texts", "--output-dir", f"{folder}/texts-run")
+    fail(2, "which is read as data", *train, "--data", ".", "--output-dir", "run", cwd=folder)
+
+
+@test
+def a_stopped_preparation_leaves_nothing(folder):
+    """Ctrl-C or a polite kill of the program alone: the tool is ended too, in one line."""
+    slow, texts = f"{folder}/slow", f"{folder}/t.jsonl"
+    with open(slow, "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\ntrap 'rm {folder}/at-work; exit 1' TERM\n: > {folder}/at-work\nsleep 60 2> /dev/null & wait\n")
+    os.chmod(slow, 0o755)
+    with open(texts, "w", encoding="utf-8") as f:
+        f.write('{"text": "once upon a time"}\n')
+    environment = {**os.environ, "PENSTOCK_PREPARE": slow}
+    for verb in (("train", "-o", f"{folder}/new/run"), ("eval",), ("plan", "--ram", "8GiB")):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            ran = subprocess.Popen([PENSTOCK, *verb, "--model", shared(STORIES), "--data", texts, *SHORT],
+                                   env=environment, stderr=subprocess.PIPE, text=True)
+            while not os.path.exists(f"{folder}/at-work") and ran.poll() is None:
+                time.sleep(.002)
+            ran.send_signal(number)
+            said = ran.communicate(timeout=30)[1]
+            assert ran.returncode == 1 and said.startswith("error: stopped while penstock-prepare"), said
+            assert said.count("\n") == 1, said
+            assert sorted(os.listdir(folder)) == ["slow", "t.jsonl"], os.listdir(folder)
 
 
 main()

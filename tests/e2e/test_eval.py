@@ -107,6 +107,26 @@ def odd_requests_are_refused(folder):
 
 
 @test
+def without_a_tokenizer_only_bytes_are_text(folder):
+    """A vocabulary of 256 is taken for bytes, which is said; any other is no guess."""
+    other, bytes_ = Job(f"{folder}/other", vocab_size=300), Job(f"{folder}/bytes")
+    for verb in (("eval",), ("train", "-o", f"{folder}/run"), ("plan", "--ram", "8GiB")):
+        fail(1, ("has no tokenizer.json", "its vocabulary of 300"), *verb, "--model", other.model, "--data", other.data)
+    assert not os.path.exists(f"{folder}/run")
+    fail(1, "its vocabulary of 300", "generate", "--model", other.model, "--prompt", "a")
+    with open(f"{other.model}/generation_config.json", "w", encoding="utf-8") as f:
+        json.dump({"bos_token_id": 1}, f)
+    said = json.loads(succeed("generate", "--model", other.model, "--max-new-tokens", "5", "-o", "json").stdout)
+    assert len(said["ids"]) == 5 and "text" not in said, said
+    with open(f"{folder}/ids.u16", "wb") as f:
+        f.write(struct.pack("<9H", *range(290, 299)))
+    succeed("eval", "--model", other.model, "--data", f"{folder}/ids.u16")
+    for verb in (("eval", "--data", bytes_.data), ("generate", "--prompt", "a", "--max-new-tokens", "2")):
+        done = succeed(*verb, "--model", bytes_.model)
+        assert done.stderr.count("has no tokenizer: each byte of") == 1, done.stderr
+
+
+@test
 def what_others_wrote_is_not_replaced(folder):
     job = Job(folder, steps=1)
     with open(job.data, "rb") as f:

@@ -5,10 +5,12 @@ import glob
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 
-from penstock import Job, Skip, fail, main, same_tensors, succeed, tensors, test
+from penstock import (CONFIG, PENSTOCK, Job, Skip, fail, main, same_tensors, succeed, tensors, test,
+                      wait_for)
 
 KINDS = ("master_weights", "exp_avg", "exp_avg_sq")
 COMPANIONS = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "chat_template.json",
@@ -116,7 +118,14 @@ def only_whole_models_are_there(folder):
     fail(1, out, "export", job.model, "-o", out)
     assert os.listdir(out) == ["notes.txt"]
     shutil.rmtree(out)
+    shutil.copytree(job.model, f"{out}.tmp")  # as if killed
     succeed("export", job.model, "-o", out)
+    assert not os.path.exists(f"{out}.tmp")
+    os.mkdir(f"{folder}/other.tmp")
+    with open(f"{folder}/other.tmp/notes.md", "w", encoding="utf-8") as f:
+        f.write("mine")
+    fail(1, "other.tmp is needed for writing, but holds notes.md", "export", job.model, "-o", f"{folder}/other")
+    assert os.listdir(f"{folder}/other.tmp") == ["notes.md"]
     fail(1, out, "export", job.model, "-o", out)
     succeed("export", job.model, "-o", out, "--overwrite", "--dtype", "bf16")
     with open(f"{job.model}/model.safetensors", "r+b") as f:
@@ -124,6 +133,26 @@ def only_whole_models_are_there(folder):
     fail(1, "model.safetensors", "export", job.model, "-o", out, "--overwrite")
     assert {t[0] for t in tensors(out).values()} == {"BF16"}, "what was there is not any more"
     fail(2, "--dtype fp16 is for export", "eval", "--model", out, "--data", job.data, "--dtype", "fp16")
+
+
+@test
+def a_stopped_copy_leaves_nothing(folder):
+    """Of export and init, whatever the signal."""
+    with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
+        json.dump({**CONFIG, "hidden_size": 1024, "intermediate_size": 4096}, f)
+    succeed("init", f"{folder}/config.json", "-o", f"{folder}/model")
+    for verb in (("export", f"{folder}/model", "--dtype", "fp16"), ("init", f"{folder}/config.json")):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            out = f"{folder}/out"
+            with open(f"{folder}/said", "w", encoding="utf-8") as said:
+                ran = subprocess.Popen([PENSTOCK, *verb, "-o", out], stderr=said)
+            assert wait_for(lambda: os.path.exists(out + ".tmp"), ran), "it was done too soon to be stopped"
+            ran.send_signal(number)
+            assert ran.wait(60) == 1, ran.returncode
+            with open(f"{folder}/said", encoding="utf-8") as f:
+                lines = f.read().splitlines()
+            assert len(lines) == 1 and lines[0].startswith("error: stopped"), lines
+            assert not os.path.exists(out) and not os.path.exists(out + ".tmp"), os.listdir(folder)
 
 
 @test
@@ -154,6 +183,7 @@ def files_for_llama_cpp(folder):
         json.dump({**config, "hidden_act": "gelu"}, f)
     done = fail(1, "hidden_act is gelu", "export", f"{folder}/other", "-o", f"{folder}/gelu", "--gguf", "F16")
     assert sum(line.startswith("error:") for line in done.stderr.splitlines()) == 1, done.stderr
+    assert f"error: {folder}/gelu is written and whole, but no GGUF file in it: " in done.stderr, done.stderr
     succeed("verify", f"{folder}/gelu")
     fail(2, "F32 | F16 | BF16 | Q8_0", "export", stories, "-o", f"{folder}/other", "--gguf", "Q4_0")
 

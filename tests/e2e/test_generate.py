@@ -71,6 +71,24 @@ def a_cache_that_has_no_room_is_refused(folder):
 
 
 @test
+def positions_beyond_the_model_s_are_told(folder):
+    job = Job(f"{folder}/job", max_position_embeddings=32)
+    done = succeed("generate", "--model", job.model, "--prompt", "abc", "--max-new-tokens", "30")
+    assert done.stderr.count("up to 33 tokens") == done.stderr.count("more than the 32 positions") == 1, done.stderr
+    done = succeed("generate", "--model", job.model, "--prompt", "abc", "--max-new-tokens", "29")
+    assert "positions" not in done.stderr, done.stderr
+    done = succeed("eval", "--model", job.model, "--data", job.data, "--max-length", "33")
+    assert done.stderr.count("more than the 32 positions") == 1, done.stderr
+    learned = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 32,
+               "activation_function": "gelu_new", "vocab_size": 256, "layer_norm_epsilon": 1e-5}
+    with open(f"{folder}/gpt2.json", "w", encoding="utf-8") as f:
+        json.dump(learned, f)
+    succeed("init", f"{folder}/gpt2.json", "-o", f"{folder}/gpt2")
+    fail(1, "learned 32 positions", "generate", "--model", f"{folder}/gpt2", "--prompt", "abc",
+         "--max-new-tokens", "30")
+
+
+@test
 def a_prompt_in_chunks_is_the_prompt_in_one(folder):
     """Longer than what goes through the model at once; token by token is the judge."""
     job = Job(f"{folder}/job", max_position_embeddings=2048)

@@ -99,6 +99,40 @@ static void test_dirs(void **state)
   test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c")));
 }
 
+static void test_dirs_made_for_nothing(void **state)
+{
+  test_ok(pen_files_make_dirs(test_tmp("kept")));
+  size_t existing = pen_files_existing(test_tmp("kept/x/y//z/"));
+  assert_int_equal(existing, strlen(test_tmp("kept")));
+  test_ok(pen_files_make_dirs(test_tmp("kept/x/y/z")));
+  test_write_file(test_tmp("kept/x/file"), "x", 1);
+  pen_files_unmake_dirs(test_tmp("kept/x/y//z/"), existing);
+  assert_false(pen_files_exists(test_tmp("kept/x/y")));
+  assert_true(pen_files_exists(test_tmp("kept/x/file")));
+  unlink(test_tmp("kept/x/file"));
+  pen_files_unmake_dirs(test_tmp("kept/x/gone"), existing);
+  assert_false(pen_files_exists(test_tmp("kept/x")));
+  assert_true(pen_files_exists(test_tmp("kept")));
+  assert_int_equal(pen_files_existing("no-such-folder/x"), 0);
+}
+
+static void test_lies_in(void **state)
+{
+  test_ok(pen_files_make_dirs(test_tmp("data/in")));
+  test_ok(pen_files_make_dirs(test_tmp("database")));
+  test_write_file(test_tmp("file"), "x", 1);
+  assert_int_equal(symlink(test_tmp("data/in"), test_tmp("link")), 0);
+  const char *const inside[] = {"data", "data/", "data/in/../new/er", "link/x",
+                                "database/../data/x"};
+  const char *const outside[] = {"database", "dat", "x/data", "file"};
+  for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
+    assert_true(pen_files_lies_in(test_tmp(inside[i]), test_tmp("data/.")));
+  for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+    assert_false(pen_files_lies_in(test_tmp(outside[i]), test_tmp("data")));
+  assert_false(pen_files_lies_in(test_tmp("file"), test_tmp("file")));
+  assert_true(pen_files_lies_in("no-such-folder/x", "."));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -106,6 +140,8 @@ int main(void)
     cmocka_unit_test(test_at),
     cmocka_unit_test(test_replace),
     cmocka_unit_test(test_dirs),
+    cmocka_unit_test(test_dirs_made_for_nothing),
+    cmocka_unit_test(test_lies_in),
   };
   return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }
