@@ -61,6 +61,8 @@ def read_texts(path, notes):
             yield from _directory(path, notes)
         else:
             text = _decode(path.read_bytes(), path)
+            if "\0" in text[:PROBE_BYTES]:
+                raise PrepareError(f"{path} is no text: it has bytes that are 0")
             if not text.strip():
                 raise PrepareError(f"{path} has no text: nothing to train on")
             if path.suffix.lower() in TABLE_SUFFIXES:

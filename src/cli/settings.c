@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
 #include "src/data/tokens.h"
+#include "src/model/model_dir.h"
 #include "src/train/session.h"
 
 void pen_settings_model(const struct pen_config *config,
@@ -175,13 +177,32 @@ static int check_no_forms(const struct pen_config *config, const char *data)
                        "with the model's tokenizer", option, data);
 }
 
-static void log_lines(char *lines)
+/* What the tool said; of the file that is gone when this is read not its name. */
+static void log_lines(const struct pen_config *config, const char *path,
+                      char *lines)
 {
+  char in_file[4096 + 8];
+  snprintf(in_file, sizeof in_file, ", in %s", path);
+  bool is_kept = config->options->verb == PEN_VERB_TRAIN && !config->dry_run;
+  char *place = is_kept ? NULL : strstr(lines, in_file);
+  if (place)
+    memmove(place, place + strlen(in_file), strlen(place + strlen(in_file)) + 1);
+
   for (char *line; (line = strsep(&lines, "\n"));)
     if (strncmp(line, "warning: ", 9) == 0)
       pen_log_warn("%s", line + 9);
     else if (line[0])
       pen_log_info("%s", line);
+}
+
+int pen_settings_find_model(const struct pen_config *config, char **ret_path)
+{
+  struct stat st;
+  if (stat(config->model, &st) == 0 && !S_ISDIR(st.st_mode))
+    return pen_error_set(PEN_EUSAGE, "--model %s is a file: name the model's "
+                         "directory, which has its weights and its tokenizer",
+                         config->model);
+  return pen_model_dir_find(config->model, ret_path);
 }
 
 int pen_settings_check_bytes(const char *model)
@@ -236,7 +257,7 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
         .held_out = held_out, .stop = stop};
     rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
     if (rc == 0)
-      log_lines(note);
+      log_lines(config, path, note);
   } else if (rc == 0) {
     rc = format == PEN_TOKENS_BYTES ? take_bytes(config, data, model_dir)
                                     : check_no_forms(config, data);

@@ -24,6 +24,10 @@ void pen_settings_train(const struct pen_config *config,
  * data, whose files what a run writes would become. */
 int pen_settings_outputs(const struct pen_config *config);
 
+/* The directory that --model names, as pen_model_dir_find does; -PEN_EUSAGE for a
+ * file, which has no weights beside it.  Caller frees. */
+int pen_settings_find_model(const struct pen_config *config, char **ret_path);
+
 /* Are the tokens of a model without a tokenizer bytes?  They are with a
  * vocabulary of 256; else -PEN_EMISMATCH.  model: a directory or config.json. */
 int pen_settings_check_bytes(const char *model);

@@ -12,7 +12,6 @@
 #include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
-#include "src/model/model_dir.h"
 #include "src/train/choices.h"
 #include "src/train/evaluate.h"
 
@@ -150,7 +149,7 @@ int pen_verb_eval(const struct pen_config *config)
   s.stop = pen_stop_on_signals();
   int rc = pen_settings_outputs(config);
   if (rc == 0)
-    rc = pen_model_dir_find(config->model, &model);
+    rc = pen_settings_find_model(config, &model);
   if (rc == 0 && !mkdtemp(cache))
     rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   if (rc == 0)

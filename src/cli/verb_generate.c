@@ -17,7 +17,6 @@
 #include "src/cli/settings.h"
 #include "src/cli/speech.h"
 #include "src/cli/verb.h"
-#include "src/model/model_dir.h"
 #include "src/train/generate.h"
 #include "src/train/inference.h"
 
@@ -351,7 +350,7 @@ int pen_verb_generate(const struct pen_config *config)
   struct talk t = {.config = config,
                    .json = config->output_format == PEN_CONFIG_OUTPUT_JSON};
   catch_interrupts();
-  int rc = pen_model_dir_find(config->model, &t.model);
+  int rc = pen_settings_find_model(config, &t.model);
   if (rc == 0)
     rc = pen_speech_open(t.model, config->chat_template,
                          config->chat || config->prompt || !t.json, &t.speech);

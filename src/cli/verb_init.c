@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -54,6 +55,10 @@ int pen_verb_init(const struct pen_config *config)
   struct pen_params *params = NULL;
   struct pen_hfdir_writer *writer = NULL;
   const volatile sig_atomic_t *stop = pen_stop_on_signals();
+  struct stat st;
+  if (stat(config->model_config, &st) == 0 && S_ISDIR(st.st_mode))
+    return pen_error_set(-PEN_EUSAGE, "%s is a folder: init takes a config.json",
+                         config->model_config);
   int rc = pen_model_config_load(config->model_config, &model);
   if (rc)
     return rc;

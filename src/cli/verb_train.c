@@ -13,7 +13,6 @@
 #include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/data/prepare.h"
-#include "src/model/model_dir.h"
 #include "src/train/train.h"
 
 /* Who reads samples, and the text of the newest. */
@@ -128,7 +127,7 @@ int pen_verb_train(const struct pen_config *config)
   if (has_profile)
     s.machine.profile = &machine;
   if (rc == 0)
-    rc = pen_model_dir_find(config->model, &model);
+    rc = pen_settings_find_model(config, &model);
   s.model.dir = model;
   if (rc == 0)
     rc = prepare(config, model, &prepared, &s);

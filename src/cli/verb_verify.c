@@ -22,6 +22,7 @@
 /* What was read; for the report. */
 struct tally {
   uint64_t tensors, parameters, bytes, tokens;
+  const char *unchecked; /* format of tokens that has no checksum, or NULL */
 };
 
 /* Reads one tensor to its end; raw and wide hold CHUNK_ELEMS elements. */
@@ -115,7 +116,10 @@ static int verify_tokens(const char *path, struct tally *tally)
   if (!rc)
     rc = pen_tokens_verify(tokens);
   if (!rc) {
+    enum pen_tokens_format format = pen_tokens_info(tokens)->format;
     tally->tokens = pen_tokens_info(tokens)->n_tokens;
+    tally->unchecked =
+        format == PEN_TOKENS_PEN ? NULL : pen_tokens_format_name(format);
     tally->bytes = pen_tokens_info(tokens)->file_bytes;
   }
   pen_tokens_close(&tokens);
@@ -126,7 +130,10 @@ static int print(const char *path, const struct tally *t, bool as_json)
 {
   if (!as_json) {
     printf("%s: whole; ", path);
-    if (t->tokens)
+    if (t->tokens && t->unchecked)
+      printf("%" PRIu64 " tokens (%s, which has no checksum), ", t->tokens,
+             t->unchecked);
+    else if (t->tokens)
       printf("%" PRIu64 " tokens, ", t->tokens);
     else
       printf("%" PRIu64 " tensors, all finite, ", t->tensors);
@@ -172,7 +179,7 @@ int pen_verb_verify(const struct pen_config *config)
     rc = verify_tokens(config->path, &tally);
     break;
   case PEN_INSPECT_CONFIG:
-    rc = refuse(config->path, "a config");
+    rc = refuse(config->path, "a .json file");
     break;
   case PEN_INSPECT_GGUF:
     rc = refuse(config->path, "a GGUF file");

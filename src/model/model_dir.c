@@ -65,8 +65,22 @@ static bool find_snapshot(const char *id, char *found)
   return fits && pen_files_exists(found);
 }
 
+/* Is this a run's directory, with its models inside? */
+static bool is_run(const char *path)
+{
+  char run[PATH_MAX], config[PATH_MAX];
+  return snprintf(run, sizeof run, "%s/run.json", path) < (int)sizeof run &&
+         snprintf(config, sizeof config, "%s/config.json", path) <
+             (int)sizeof config &&
+         pen_files_exists(run) && !pen_files_exists(config);
+}
+
 static int find_dir(const char *path, char *found)
 {
+  if (is_run(path))
+    return pen_error_set(-PEN_EUSAGE, "%s is a run's directory: name the model in "
+                         "it, %s/model or %s/checkpoint-STEP", path, path, path);
+
   if (pen_files_exists(path) || !is_hub_id(path)) {
     if (snprintf(found, PATH_MAX, "%s", path) >= PATH_MAX)
       return pen_error_set(-ENAMETOOLONG, "cannot open %.80s...", path);

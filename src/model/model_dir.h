@@ -23,8 +23,9 @@ struct pen_model_dir_options {
 
 /* Where `path` is: itself, or, when it does not exist and looks like a hub id
  * ("org/name"), the snapshot in the local hub cache (HF_HUB_CACHE, HF_HOME,
- * ~/.cache/huggingface); else -ENOENT says which command downloads it.  Nothing
- * is ever fetched.  Caller frees *ret_path. */
+ * ~/.cache/huggingface); else -ENOENT says which command downloads it, and
+ * -PEN_EUSAGE where in a run's directory models are.  Nothing is ever fetched.
+ * Caller frees *ret_path. */
 int pen_model_dir_find(const char *path, char **ret_path);
 
 /* Finds and opens the directory and checks every file in it.  Caller owns

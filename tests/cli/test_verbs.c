@@ -161,7 +161,9 @@ static void test_paths(void **state)
   assert_int_equal(run("inspect -o json %s", test_tmp("ids.u16")), 0);
   assert_int_equal(number("tokens"), 3);
   assert_int_equal(run("verify %s", test_tmp("ids.u16")), 0);
-  says("3 tokens");
+  says("3 tokens (u16, which has no checksum)");
+  assert_int_equal(run("init . -o %s", test_tmp("y")), 2);
+  says(". is a folder: init takes a config.json");
 }
 
 /* What others wrote is told by how it begins, and not read as bytes. */

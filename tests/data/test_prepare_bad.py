@@ -57,7 +57,7 @@ class Json(ChatCase):
         """A file of another kind is told as what it is."""
         for name, content, part in (
                 ("a.jsonl.gz", b"\x1f\x8b\x08\xff", "is compressed: unpack it"), ("a.txt", "\ufeffä".encode("utf-16-le"), "-f utf-16"),
-                ("b.txt", b"\xe4", "-f latin1"), ("c.txt", b"\x01\xff\0", "is no text"), ("a.json", '{"text": "a"}\n{"text": "b"}\n', "rename it"),
+                ("b.txt", b"\xe4", "-f latin1"), ("c.txt", b"\x01\xff\0", "is no text"), ("d.gguf", b"GGUF\3\0\0\0", "is no text"), ("a.json", '{"text": "a"}\n{"text": "b"}\n', "rename it"),
                 ("b.json", '{"text": "a"}\n{"text"', "rename it"), ("a.jsonl", '[{"text": "a"}]', "a list of records is a .json file"),
                 ("b.jsonl", '{"question": "a"}', "dataset_info.json")):
             with self.subTest(name):

@@ -96,6 +96,9 @@ def the_template_goes_with_the_model(folder):
     done = succeed("eval", "--model", f"{folder}/run/model", "--data", f"{folder}/sets", *SHORT,
                    env=tool())
     assert "rendered by" in done.stderr and "3 documents" in done.stderr, done.stderr
+    assert "/tmp/penstock-" not in done.stderr, f"a file that is gone is named\n{done.stderr}"
+    for verb in (("eval", "--data", f"{folder}/sets", "--model"), ("verify",), ("inspect",)):
+        fail(2, "run is a run's directory: name the model in it", *verb, f"{folder}/run")
 
 
 BAD = {

@@ -101,6 +101,8 @@ def questions_are_scored_as_the_reference_scores_them(folder):
 @test
 def odd_requests_are_refused(folder):
     job = Job(folder)
+    for verb in (("eval", "--data", job.data), ("train", "--data", job.data, "-o", f"{folder}/run"), ("generate",)):
+        fail(2, "config.json is a file: name the model's directory", *verb, "--model", f"{job.model}/config.json")
     fail(2, "jsonl for eval too", "generate", "--model", job.model, "--prompt", "a", "-o", "jsonl")
     fail(2, "--dump-logits and -o jsonl", "eval", "--model", job.model, "--data", job.data, "-o", "jsonl",
          "--dump-logits", f"{folder}/l")
