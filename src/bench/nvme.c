@@ -11,8 +11,6 @@
 #include "base/thread.h"
 #include "src/bench/nvme_drive.h"
 
-#define TOGETHER_SECONDS 1.0
-
 struct part {
   struct pen_bench_drive *drive;
   struct pen_bench_pattern pattern;
@@ -56,8 +54,6 @@ static int measure_together(struct pen_bench_drive *drives, size_t n,
     const struct pen_machine_drive *m = &drives[i].found;
     parts[i] = (struct part){.drive = &drives[i]};
     parts[i].pattern = pen_bench_pattern_of(&drives[i], way, state_bytes);
-    parts[i].pattern.seconds = TOGETHER_SECONDS;
-    parts[i].pattern.bytes = 0;
     alone += way == PEN_BENCH_READ    ? m->read
              : way == PEN_BENCH_WRITE ? m->write
                                       : m->mixed;

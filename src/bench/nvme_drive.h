@@ -21,7 +21,6 @@ struct pen_bench_pattern {
   enum pen_bench_way way;
   size_t request, depth;
   double seconds; /* least length of a window */
-  uint64_t bytes; /* and least bytes of it */
 };
 
 /* seconds [n_runs]: of one byte, in each window. */

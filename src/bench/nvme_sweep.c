@@ -27,7 +27,7 @@ static int try_points(struct pen_bench_drive *d, const struct pen_bench_drives *
       if (d->file.bytes / 4 / at->request < at->depth)
         continue; /* the file is too small for so much in flight */
       struct pen_bench_pattern p = {PEN_BENCH_UPDATE, at->request, at->depth,
-                          SWEEP_SECONDS, 0};
+                          SWEEP_SECONDS};
       rc = pen_bench_drive_measure(d, &p, n_runs, at->seconds);
       n += rc == 0;
     }
