@@ -19,6 +19,7 @@ void pen_build_work(struct pen_emit *e, uint32_t task, size_t block,
   struct pen_cost *c = &e->s->tasks[task].cost;
   c->flops = tokens * b->forward_flops_per_token *
              (forward + backward * PEN_BACKWARD_PRODUCTS);
+  c->rows = tokens * (b->share > 0 ? b->share : 1);
   c->vector_flops = tokens * b->forward_vector_flops_per_token *
                     (forward + backward * PEN_BACKWARD_VECTOR);
   c->pass_elems = tokens * b->forward_pass_elems_per_token *

@@ -64,6 +64,34 @@ static int add_device_work(const struct pen_demand_options *o,
   return rc;
 }
 
+/* What one product costs beside its operations is the same for any rows, so time
+ * per row falls as 1 / rows: between two sizes that were measured the inverse of
+ * the rate is linear in that.  Outside of them it is that of the nearest. */
+static double inverse_between(double less, double more, double at,
+                              double less_rate, double more_rate)
+{
+  double part = (1 / less - 1 / at) / (1 / less - 1 / more);
+  return (1 - part) / less_rate + part / more_rate;
+}
+
+static double at_rows(const struct pen_machine *m, size_t member, double rows)
+{
+  double rate = 0, above = 0;
+  for (size_t i = 0; i < PEN_MACHINE_ROWS; i++) {
+    double here = *(const double *)((const char *)&m->products[i] + member);
+    double size = (double)pen_machine_rows[i];
+    if (here <= 0)
+      continue;
+    if (rate > 0 && rows < above && rows > size)
+      return 1 / inverse_between(size, above, rows, here, rate);
+    if (rate > 0 && rows >= above)
+      break;
+    rate = here;
+    above = size;
+  }
+  return rate;
+}
+
 /* The rate of as many cores as there are threads for. */
 static double rate_of(double core, double all, size_t threads)
 {
@@ -76,8 +104,12 @@ static int add_work(const struct pen_demand_options *o,
 {
   const struct pen_machine *m = o->machine;
   bool bf16 = o->elem_bytes == 2;
-  double core = bf16 ? m->bf16_core : m->fp32_core;
-  double all = bf16 ? m->bf16_all : m->fp32_all;
+  double core = at_rows(m, bf16 ? offsetof(struct pen_machine_products, bf16_core)
+                                : offsetof(struct pen_machine_products, fp32_core),
+                        cost->rows);
+  double all = at_rows(m, bf16 ? offsetof(struct pen_machine_products, bf16_all)
+                               : offsetof(struct pen_machine_products, fp32_all),
+                       cost->rows);
   size_t threads = least(o->threads, m->cores);
   if (cost->flops > 0 && (core <= 0 || all <= 0))
     return unknown(bf16 ? "bf16 product" : "fp32 product", "gemm");

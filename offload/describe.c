@@ -24,8 +24,8 @@ void pen_machine_desktop(struct pen_machine *ret_machine)
   *ret_machine = (struct pen_machine){
       .name = "a desktop",
       .cores = 16,
-      .fp32_core = 60e9, .fp32_all = 16 * 60e9,
-      .bf16_core = 120e9, .bf16_all = 16 * 120e9,
+      .products = {{.fp32_core = 60e9, .fp32_all = 16 * 60e9,
+                    .bf16_core = 120e9, .bf16_all = 16 * 120e9}},
       .vector_core = 40e9, .vector_all = 16 * 40e9,
       .pass_core = 1.5e9, .pass_all = 16 * 1.5e9,
       .dram_read = 60e9, .dram_write = 60e9, .dram_update = 60e9,
@@ -84,16 +84,6 @@ static int set_gpu(const char *name, struct pen_machine *m)
   return set_link(pcie, m);
 }
 
-static void set_cores(size_t cores, struct pen_machine *m)
-{
-  double factor = (double)cores / (double)m->cores;
-  m->fp32_all *= factor;
-  m->bf16_all *= factor;
-  m->vector_all *= factor;
-  m->pass_all *= factor;
-  m->cores = cores;
-}
-
 static int set_drives(const struct pen_machine_parts *p, struct pen_machine *m)
 {
   struct pen_machine_drive one = {.read = p->drive_read,
@@ -133,7 +123,7 @@ int pen_machine_describe(const struct pen_machine_parts *p,
   if (rc == 0 && p->pcie)
     rc = set_link(p->pcie, m);
   if (rc == 0 && p->cores)
-    set_cores(p->cores, m);
+    pen_machine_multiply_cores(m, p->cores);
   if (rc == 0 && p->memory_rate > 0)
     m->dram_read = m->dram_write = m->dram_update = p->memory_rate;
   if (rc == 0 && p->ram_bytes)

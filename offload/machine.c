@@ -17,11 +17,20 @@ struct rate {
   size_t offset;
 };
 
+const size_t pen_machine_rows[PEN_MACHINE_ROWS] = {2048, 512, 128};
+
+#define PRODUCTS_AT(rows, member) \
+  offsetof(struct pen_machine, products[rows].member)
+#define PRODUCTS(rows, suffix)                                      \
+  {"fp32_flops_per_core" suffix, PRODUCTS_AT(rows, fp32_core)},     \
+      {"fp32_flops" suffix, PRODUCTS_AT(rows, fp32_all)},           \
+      {"bf16_flops_per_core" suffix, PRODUCTS_AT(rows, bf16_core)}, \
+      {"bf16_flops" suffix, PRODUCTS_AT(rows, bf16_all)}
+
 static const struct rate machine_rates[] = {
-    {"fp32_flops_per_core", offsetof(struct pen_machine, fp32_core)},
-    {"fp32_flops", offsetof(struct pen_machine, fp32_all)},
-    {"bf16_flops_per_core", offsetof(struct pen_machine, bf16_core)},
-    {"bf16_flops", offsetof(struct pen_machine, bf16_all)},
+    PRODUCTS(0, ""),
+    PRODUCTS(1, "_512_rows"),
+    PRODUCTS(2, "_128_rows"),
     {"vector_flops_per_core", offsetof(struct pen_machine, vector_core)},
     {"vector_flops", offsetof(struct pen_machine, vector_all)},
     {"pass_elements_per_s_per_core", offsetof(struct pen_machine, pass_core)},
@@ -68,6 +77,18 @@ uint64_t pen_machine_free_device(const struct pen_machine *machine)
   return machine->device_bytes > DEVICE_KEPT_BYTES
              ? (uint64_t)(machine->device_bytes - DEVICE_KEPT_BYTES)
              : 0;
+}
+
+void pen_machine_multiply_cores(struct pen_machine *m, size_t n_cores)
+{
+  double factor = (double)n_cores / (double)m->cores;
+  for (size_t i = 0; i < PEN_MACHINE_ROWS; i++) {
+    m->products[i].fp32_all *= factor;
+    m->products[i].bf16_all *= factor;
+  }
+  m->vector_all *= factor;
+  m->pass_all *= factor;
+  m->cores = n_cores;
 }
 
 #define N(table) (sizeof table / sizeof *table)

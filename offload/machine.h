@@ -27,11 +27,21 @@ struct pen_machine_drive {
   double sync_s;      /* of one fdatasync after a write */
 };
 
+/* FLOP/s of products of one size: one core, all cores. */
+struct pen_machine_products {
+  double fp32_core, fp32_all;
+  double bf16_core, bf16_all;
+};
+
+/* Products of how many rows: of as many tokens at once.  Where a rate with few
+ * is not known, it is that of the next more. */
+#define PEN_MACHINE_ROWS 3
+extern const size_t pen_machine_rows[PEN_MACHINE_ROWS]; /* 2,048, 512, 128 */
+
 struct pen_machine {
   char name[64];
   size_t cores;
-  double fp32_core, fp32_all; /* products, FLOP/s: one core, all cores */
-  double bf16_core, bf16_all;
+  struct pen_machine_products products[PEN_MACHINE_ROWS]; /* by pen_machine_rows */
   /* What lies between products, in bf16, by our own kernels: FLOP/s of
    * attention's multiply-adds, and elements/s of operations that pass over each
    * element once; one core, all cores.  Not known: it is not counted. */
@@ -62,6 +72,9 @@ static inline bool pen_machine_has_device(const struct pen_machine *machine)
  * a device's driver and libraries keep; 0: not known. */
 uint64_t pen_machine_free_ram(const struct pen_machine *machine);
 uint64_t pen_machine_free_device(const struct pen_machine *machine);
+
+/* As if it had `n_cores` cores, each as fast as they are. */
+void pen_machine_multiply_cores(struct pen_machine *machine, size_t n_cores);
 
 /* Its cores compute. */
 static inline void pen_machine_without_device(struct pen_machine *machine)

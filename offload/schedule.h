@@ -128,6 +128,7 @@ struct pen_access {
 /* What a task asks of each resource. */
 struct pen_cost {
   double flops;        /* of products */
+  double rows;         /* tokens that these multiply at once */
   double vector_flops; /* of multiply-adds outside of them */
   double pass_elems;   /* elements that operations pass over */
   uint64_t link_bytes;

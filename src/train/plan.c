@@ -154,11 +154,7 @@ static int save_timeline(struct pen_plan *plan, struct rehearsal *r,
 static void twice(struct pen_machine *m, const char *what)
 {
   if (strcmp(what, "cores") == 0) {
-    m->cores *= 2;
-    m->fp32_all *= 2;
-    m->bf16_all *= 2;
-    m->vector_all *= 2;
-    m->pass_all *= 2;
+    pen_machine_multiply_cores(m, 2 * m->cores);
   } else if (strcmp(what, "memory") == 0) {
     m->dram_read *= 2;
     m->dram_write *= 2;

@@ -10,7 +10,7 @@ static inline struct pen_machine small_machine(void)
 {
   return (struct pen_machine){
       .cores = 2,
-      .fp32_core = 10, .fp32_all = 20, .bf16_core = 10, .bf16_all = 20,
+      .products = {{10, 20, 10, 20}},
       .dram_read = 100, .dram_write = 100, .dram_update = 100,
       .upload = 100, .download = 100, .adam_core = {5},
       .n_drives = 1,

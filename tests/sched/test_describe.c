@@ -32,8 +32,10 @@ static void test_catalogue(void **state)
 
 static void test_parts(void **state)
 {
-  struct pen_machine m = desktop(), before = m;
+  struct pen_machine m = desktop(), before;
   struct pen_machine_parts none = {0};
+  m.products[2].fp32_all = 3e11;
+  before = m;
   assert_false(pen_machine_parts_given(&none));
   test_ok(pen_machine_describe(&none, &m));
   assert_memory_equal(&m, &before, sizeof m);
@@ -50,8 +52,9 @@ static void test_parts(void **state)
   assert_true(m.upload > 25e9 && m.upload < 25.3e9 && m.download == m.upload);
   assert_true(m.ram_bytes == 1 << 20);
   assert_int_equal(m.cores, 32);
-  assert_true(m.bf16_all == 2 * before.bf16_all);
-  assert_true(m.bf16_core == before.bf16_core);
+  assert_true(m.products[0].bf16_all == 2 * before.products[0].bf16_all);
+  assert_true(m.products[2].fp32_all == 2 * before.products[2].fp32_all);
+  assert_true(m.products[0].bf16_core == before.products[0].bf16_core);
   assert_true(m.dram_read == 9e10 && m.dram_update == 9e10);
   assert_int_equal(m.n_drives, 3);
   assert_true(m.drives[2].read == 7e9 && m.drives[2].write == 5e9);

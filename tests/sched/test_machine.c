@@ -10,8 +10,10 @@ static struct pen_machine every_field(void)
   return (struct pen_machine){
       .name = "a \"machine\"",
       .cores = 7,
-      .fp32_core = 1e11 / 3, .fp32_all = 2e11 / 3, .bf16_core = 5e11 / 7,
-      .bf16_all = 6e11 / 7, .dram_read = 1e10 / 3, .dram_write = 1e10 / 7,
+      .products = {{1e11 / 3, 2e11 / 3, 5e11 / 7, 6e11 / 7},
+                   {1e11 / 6, 2e11 / 6, 5e11 / 9, 6e11 / 9},
+                   {1e11 / 7, 2e11 / 7, 5e11 / 11, 6e11 / 11}},
+      .dram_read = 1e10 / 3, .dram_write = 1e10 / 7,
       .dram_update = 1e10 / 9, .upload = 1e10 / 11, .download = 1e10 / 13,
       .adam_core = {1e9 / 3, 2e9 / 3, 5e8, 1e8}, .ram_bytes = 64e9, .device = "a GPU",
       .device_fp32 = 1e13 / 3, .device_bf16 = 1e14 / 3,

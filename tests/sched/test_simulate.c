@@ -302,6 +302,39 @@ static void test_guards(void **state)
   is_near(h.result.seconds, 0.5 + 2 * 0.5);
 }
 
+/* 60 operations with so many rows. */
+static double seconds_with_rows(struct hand *h, double rows)
+{
+  h->tasks[0].cost = (struct pen_cost){.flops = 60, .rows = rows};
+  hand_run(h);
+  return h->result.seconds;
+}
+
+/* 20 FLOP/s with 2,048 rows, 15 with 512, 5 with 128: between two sizes a row takes
+ * a part that falls as 1 / rows. */
+static void test_products_of_few_rows(void **state)
+{
+  struct hand h;
+  hand_init(&h);
+  hand_add(&h, PEN_TASK_FORWARD, PEN_LANE_COMPUTE, (struct pen_cost){0});
+  is_near(seconds_with_rows(&h, 128), 3); /* not known: as with many */
+  h.machine.products[1] = (struct pen_machine_products){7.5, 15, 1, 1};
+  is_near(seconds_with_rows(&h, 128), 4);
+  h.machine.products[2] = (struct pen_machine_products){2.5, 5, 1, 1};
+  is_near(seconds_with_rows(&h, 1), 12);
+  is_near(seconds_with_rows(&h, 128), 12);
+  is_near(seconds_with_rows(&h, 512), 4);
+  is_near(seconds_with_rows(&h, 2048), 3);
+  is_near(seconds_with_rows(&h, 1e6), 3);
+  /* 1/256 is a third of the way from 1/512 to 1/128, and of the seconds' */
+  is_near(seconds_with_rows(&h, 256), 4 + (12 - 4) / 3.);
+  is_near(seconds_with_rows(&h, 1024), 3 + (4 - 3) / 3.);
+  h.options.demand.threads = 1;
+  is_near(seconds_with_rows(&h, 512), 8);
+  h.options.demand.elem_bytes = 2;
+  is_near(seconds_with_rows(&h, 512), 60);
+}
+
 static void test_unknown_rates_are_asked_for(void **state)
 {
   struct pen_simulate *s = NULL;
@@ -314,7 +347,7 @@ static void test_unknown_rates_are_asked_for(void **state)
   test_fails(pen_simulate_run(s, &h.schedule, &h.options, NULL, 0, &h.result),
              PEN_EUSAGE, "penstock bench nvme");
   h.machine = small_machine();
-  h.machine.fp32_all = 0;
+  h.machine.products[0].fp32_all = 0;
   test_fails(pen_simulate_run(s, &h.schedule, &h.options, NULL, 0, &h.result),
              PEN_EUSAGE, "fp32 product");
   h.options.demand.elem_bytes = 2;
@@ -432,8 +465,9 @@ static void test_faster_is_not_slower(void **state)
     }
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
       *rates[i] *= 2;
-    b.machine.fp32_core *= 2, b.machine.fp32_all *= 2;
-    b.machine.bf16_core *= 2, b.machine.bf16_all *= 2;
+    struct pen_machine_products *products = &b.machine.products[0];
+    products->fp32_core *= 2, products->fp32_all *= 2;
+    products->bf16_core *= 2, products->bf16_all *= 2;
     b.machine.drives[0].latency_s /= 2, b.machine.drives[0].sync_s /= 2;
     all = built_run(&b).seconds;
     is_near(all * 2, before); /* the clock itself twice as fast */
@@ -511,7 +545,8 @@ int main(void)
       cmocka_unit_test(test_reads_and_writes_together),
       cmocka_unit_test(test_latency_and_depth),
       cmocka_unit_test(test_guards),
-      cmocka_unit_test(test_unknown_rates_are_asked_for),
+      cmocka_unit_test(test_products_of_few_rows),
+    cmocka_unit_test(test_unknown_rates_are_asked_for),
       cmocka_unit_test(test_no_step_beats_its_bounds),
       cmocka_unit_test(test_faster_is_not_slower),
       cmocka_unit_test(test_device),

@@ -10,8 +10,7 @@
 static struct pen_machine workstation(void)
 {
   struct pen_machine m = {.cores = 16,
-                          .fp32_core = 60e9, .fp32_all = 960e9,
-                          .bf16_core = 120e9, .bf16_all = 1920e9,
+                          .products = {{60e9, 960e9, 120e9, 1920e9}},
                           .dram_read = 60e9, .dram_write = 60e9,
                           .dram_update = 60e9,
                           .upload = 25e9, .download = 25e9,
