@@ -145,9 +145,10 @@ def configured_anew(check):
 def opened(check):
     """The device as the program sees it."""
     done = check.run([check.penstock, "doctor"], 120, ok=(0, 1))  # 1: something else is missing
-    line = [text for text in done.output.splitlines() if "CUDA device" in text]
+    line = [text for text in done.output.splitlines() if re.search(r"CUDA device \d", text)]
     if not line:
-        raise Failed("doctor finds no CUDA device: " + " ".join(t for t in done.output.splitlines() if "GPU" in t))
+        said = [text.split("GPU", 1)[1].strip() for text in done.output.splitlines() if "GPU " in text]
+        raise Failed("doctor finds no CUDA device: " + " ".join(said))
     return {"device": line[0].strip()}
 
 

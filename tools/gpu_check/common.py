@@ -2,6 +2,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,9 +138,15 @@ class Check:
         if took > limit and child.returncode == -signal.SIGKILL:
             raise Failed(f"{os.path.basename(command[0])} did not end within {limit:.0f} s")
         if child.returncode not in ok:
-            last = [line for line in text.splitlines() if line.strip()] or ["(it said nothing)"]
-            raise Failed(f"{os.path.basename(command[0])}: status {child.returncode}: {last[-1][:300]}")
+            raise Failed(f"{os.path.basename(command[0])}: status {child.returncode}: {telling_line(text)}")
         return Done(child.returncode, text, took)
+
+
+def telling_line(text):
+    """The first error, as compilers and meson have it, or the last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["(it said nothing)"]
+    errors = [line for line in lines if re.search(r"\b(fatal )?error\b:", line, re.IGNORECASE)]
+    return (errors or lines[-1:])[0][:300]
 
 
 def cuda_folders(name):

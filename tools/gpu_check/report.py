@@ -33,6 +33,10 @@ def states(check):
     return table(("stage", "item", "state", "s", "why"), rows)
 
 
+def failures(check, stage):
+    return "; ".join(f"{name}: {r['why']}" for name, r in check.results(stage).items() if r["state"] == "failed")
+
+
 def kernels(check):
     found = check.results("kernels")
     lines = []

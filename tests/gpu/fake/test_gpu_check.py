@@ -88,6 +88,13 @@ def findings_are_failures_and_done_again(folder):
 
 
 @test
+def without_a_device_nothing_else_is_begun(folder):
+    told = gpu_check(folder, "build", "kernels", "--only", "device", "--only", "small", status=1, PEN_FAKE_DEVICES="0").stderr
+    assert "nothing else is begun without it: device: doctor finds no CUDA device: no CUDA device" in told, told
+    assert results(folder, "build")["device"]["state"] == "failed" and not os.path.exists(f"{folder}/out/kernels.json")
+
+
+@test
 def wrong_usage_is_told(folder):
     assert "there is no stage fly" in gpu_check(folder, "fly", status=2).stderr
     assert "there is no item x" in gpu_check(folder, "build", "--only", "x", status=2).stderr
