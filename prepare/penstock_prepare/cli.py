@@ -190,6 +190,8 @@ def prepare(arguments, records, paths):
         if not first:
             check_something(samples, arguments)
         say_of_template(samples, tokenizer, template)
+        if samples.dropped_note():
+            say(samples.dropped_note())
         return
     with Companions(arguments, template and template.source) as companions, \
             TokenFile(arguments.output, tokenizer, records, arguments.overwrite) as file:

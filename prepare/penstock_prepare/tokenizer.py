@@ -73,6 +73,9 @@ class Tokenizer:
         if path.is_dir():
             names = [n for n in (["tokenizer.json"], ["vocab.json", "merges.txt"])
                      if all((path / name).is_file() for name in n)]
+            if not names and (path / "tokenizer.model").is_file():
+                raise PrepareError(f"{path} has only tokenizer.model: have transformers make a tokenizer.json of it "
+                                   f"(AutoTokenizer.from_pretrained('{path}').save_pretrained('{path}'))")
             if not names:
                 raise PrepareError(f"there is no tokenizer.json (nor vocab.json with "
                                    f"merges.txt) in {path}")

@@ -1,7 +1,7 @@
 /* verb_generate.c: `penstock generate`: one text, one answer, or a conversation.
  *
- * Ctrl-C ends the answer that is being told; a conversation goes on.  Main
- * thread.  Disadvantage: a conversation that has outgrown --max-length ends;
+ * Ctrl-C ends the answer that is being told; a conversation goes on.  Before the
+ * model is loaded it ends the program.  Main thread.  Disadvantage: a conversation that has outgrown --max-length ends;
  * nothing of it is forgotten by itself. */
 #include <errno.h>
 #include <signal.h>
@@ -24,9 +24,21 @@
 
 static volatile sig_atomic_t interrupted;
 
+/* The second one before the answer has noticed the first ends the program. */
 static void on_interrupt(int number)
 {
+  if (interrupted) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
   interrupted = 1;
+}
+
+static void catch_interrupts(void)
+{
+  struct sigaction action = {.sa_handler = on_interrupt};
+  sigemptyset(&action.sa_mask); /* no SA_RESTART: it ends the reading of a line */
+  sigaction(SIGINT, &action, NULL);
 }
 
 struct talk {
@@ -213,6 +225,7 @@ static int converse(struct talk *t)
     if (shown)
       fputs("> ", stderr);
     errno = 0;
+    interrupted = 0;
     n = getline(&line, &cap, stdin);
     if (n < 0)
       break;
@@ -289,9 +302,12 @@ static int open_model(struct talk *t, size_t room)
   if (rc == 0 && t->inference.store)
     pen_log_info("weights on drives: %s",
                  pen_run_io_note(t->inference.session.run));
-  return rc < 0 ? rc
-                : pen_generator_init(&t->generator, &t->inference.session,
-                                     t->model, &sampling, room);
+  if (rc == 0)
+    rc = pen_generator_init(&t->generator, &t->inference.session, t->model,
+                            &sampling, room);
+  if (rc == 0)
+    catch_interrupts();
+  return rc;
 }
 
 static int run_text(struct talk *t)
@@ -338,18 +354,10 @@ static int run_chat(struct talk *t)
   return c->prompt ? turn(t, c->prompt) : converse(t);
 }
 
-static void catch_interrupts(void)
-{
-  struct sigaction action = {.sa_handler = on_interrupt};
-  sigemptyset(&action.sa_mask); /* no SA_RESTART: it ends the reading of a line */
-  sigaction(SIGINT, &action, NULL);
-}
-
 int pen_verb_generate(const struct pen_config *config)
 {
   struct talk t = {.config = config,
                    .json = config->output_format == PEN_CONFIG_OUTPUT_JSON};
-  catch_interrupts();
   int rc = pen_settings_find_model(config, &t.model);
   if (rc == 0)
     rc = pen_speech_open(t.model, config->chat_template,

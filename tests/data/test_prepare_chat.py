@@ -568,6 +568,10 @@ class Show(ChatCase):
             f"{show.MASKED}{show.REVERSED}<s>{show.RESET}{show.MASKED}{first}{show.RESET}"
             f"{show.TRAINED}{last}{show.RESET}{show.TRAINED}{show.REVERSED}<|im_end|>{show.RESET}")
 
+    def test_dropped_are_told(self):
+        done = self.tool("--tokenizer", self.chat_model(), "--show", 1, self.records([{"text": " "}, {"text": "fox"}]))
+        self.assertIn("warning: 1 of 2 samples dropped", done.stderr)
+
     def test_conversation(self):
         model = self.chat_model()
         done = self.tool("--tokenizer", model, "--show", 1, "--assistant-only-loss",

@@ -236,6 +236,8 @@ class Refusals(Case):
         self.refused("no tokenizer.json", "--tokenizer", self.folder, "-o", self.out, text)
         self.write("broken/tokenizer.json", "{")
         self.refused("cannot load", "--tokenizer", self.folder / "broken", "-o", self.out, text)
+        self.write("pieces/tokenizer.model", "x")
+        self.refused("save_pretrained", "--tokenizer", self.folder / "pieces", "-o", self.out, text)
 
     def test_output_that_cannot_be_written(self):
         self.out = self.folder / "no" / "out.pent"

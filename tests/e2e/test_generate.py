@@ -4,6 +4,7 @@ lie; text comes as it is made, in whole characters; a conversation goes on.
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 
@@ -151,6 +152,27 @@ def a_conversation_goes_on(folder):
     fail(1, "no chat template", "generate", "--model", model, "--chat", "--prompt", "hi", env=environment)
     job = Job(f"{folder}/job")
     fail(2, "has no tokenizer", "generate", "--model", job.model, "--chat", "--prompt", "hi")
+
+
+@test
+def ctrl_c_ends_an_answer_or_the_wait_for_one(folder):
+    """What was said stays; before the model is there the program ends at once."""
+    job = Job(f"{folder}/job", max_position_embeddings=40000)
+    ran = subprocess.Popen([PENSTOCK, "generate", "--model", job.model, "--prompt", "abc", "--max-new-tokens", "30000"],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    said = os.read(ran.stdout.fileno(), 4096)
+    ran.send_signal(signal.SIGINT)
+    rest, told = ran.communicate(timeout=60)
+    assert ran.returncode == 0 and (said + rest).startswith(b"abc") and b"tokens after 3" in told, told
+    with open(f"{folder}/deaf", "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\n: > {folder}/asked\nread line\n")
+    os.chmod(f"{folder}/deaf", 0o755)
+    ran = subprocess.Popen([PENSTOCK, "generate", "--model", stories(), "--prompt", "a"], stdin=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, env={**os.environ, "PENSTOCK_PREPARE": f"{folder}/deaf"})
+    while not os.path.exists(f"{folder}/asked") and ran.poll() is None:
+        time.sleep(.002)
+    ran.send_signal(signal.SIGINT)
+    assert ran.wait(20) == -signal.SIGINT, ran.returncode
 
 
 @test
