@@ -8,7 +8,9 @@
 /* From now on the first of these signals sets what is returned to 1; the next
  * one ends the program at once.  Main thread. */
 const volatile sig_atomic_t *pen_stop_on_signals(void);
-/* From now on they end the program again. */
-void pen_stop_default(void);
+/* From now on they end the program again, and with it the folder `dir` of plain
+ * files, at most PEN_STOP_FILES_MAX of them; NULL: nothing. */
+void pen_stop_ends(const char *dir);
+#define PEN_STOP_FILES_MAX 8
 
 #endif

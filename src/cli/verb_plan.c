@@ -90,7 +90,7 @@ int pen_verb_plan(const struct pen_config *config)
   if (rc == 0 && config->eval_data)
     rc = pen_settings_tokens(config, config->eval_data, true, model, cache,
                              stop, &eval_data);
-  pen_stop_default(); /* what is planned is computed to its end, or given up */
+  pen_stop_ends(has_cache ? cache : NULL); /* nobody looks whether to stop */
   if (rc == 0)
     rc = config->sweep ? pen_plan_sweep(config, model, data, eval_data)
                        : make_plan(config, model, data, eval_data);

@@ -1,6 +1,7 @@
 """From conversations to a model: masks, templates and splits through the real
 program, with the tool that tools/setup installs.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from penstock import PENSTOCK, Job, Skip, fail, main, succeed, test
+from penstock import PENSTOCK, Job, Skip, fail, main, succeed, test, wait_for
 
 SHARED = os.path.join(os.environ.get("PEN_ROOT", "."), "..", "shared", "data")
 STORIES = "models/stories260K-hf"
@@ -191,6 +192,30 @@ def a_stopped_preparation_leaves_nothing(folder):
             assert ran.returncode == 1 and said.startswith("error: stopped while penstock-prepare"), said
             assert said.count("\n") == 1, said
             assert sorted(os.listdir(folder)) == ["slow", "t.jsonl"], os.listdir(folder)
+
+
+@test
+def a_plan_given_up_takes_its_text_along(folder):
+    """The search looks at no flag; the token file in /tmp goes all the same."""
+    texts, found = f"{folder}/t.jsonl", set()
+    with open(texts, "w", encoding="utf-8") as f:
+        f.write('{"text": "once upon a time"}\n')
+    sweep = ("--cores", "4", "--memory-bandwidth", "40GB/s", "--ram", "8GiB", "--sweep", "max-length=" + ",".join(
+        map(str, range(33, 64))))
+    ran = subprocess.Popen([PENSTOCK, "plan", "--model", shared(STORIES), "--data", texts, *sweep], env=tool(),
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    mine = f"/proc/{ran.pid}/fd"
+
+    def is_planning():
+        """It has opened its token file itself."""
+        with contextlib.suppress(OSError):
+            found.update(path for name in os.listdir(mine) if (path := os.readlink(f"{mine}/{name}")).endswith(".pent"))
+        return found
+
+    assert wait_for(is_planning, ran), "planned too soon to be given up"
+    ran.send_signal(signal.SIGINT)
+    assert ran.wait(20) == -signal.SIGINT, ran.returncode
+    assert not any(os.path.exists(os.path.dirname(path)) for path in found), found
 
 
 main()
