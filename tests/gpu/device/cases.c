@@ -440,7 +440,7 @@ static double attention_backward_flops(const struct case_shape *s)
 
 const struct op_case op_cases[] = {
     CASE(gemm, 3e-5, 8e-3, gemm_flops),
-    CASE(gemm_ends, 3e-5, 8e-3, NULL),
+    CASE(gemm_ends, 3e-5, 1.2e-2, NULL), /* the host rounds after each */
     CASE(rmsnorm, 3e-5, 8e-3, NULL),
     CASE(rmsnorm_backward, 3e-5, 8e-3, NULL),
     CASE(layernorm, 3e-5, 8e-3, NULL),

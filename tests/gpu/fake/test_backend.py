@@ -2,7 +2,7 @@
 """The CUDA backend end to end, without a device: the real program loads the
 plugin's own files on a fake runtime (fake.h), kernels run by the SIMT engine.
 
-    test_backend.py PENSTOCK FAKE_DIR REAL_PLUGIN|none
+    test_backend.py PENSTOCK FAKE_DIR REAL_PLUGIN|none [TEST]...
 
 What makes it red: an array of the compute lane touched by the host (a fault at
 the line where the CPU has protection keys), a copy of memory that is not pinned,
@@ -14,7 +14,7 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../e2e"))
-from penstock import Job, Skip, fail, log, main, run, same_log, same_weights, succeed, test, text, tier_bytes
+from penstock import TESTS, Job, Skip, fail, log, main, run, same_log, same_weights, succeed, test, text, tier_bytes
 
 FAKE, REAL = sys.argv[2], sys.argv[3]
 CUDA = ("--backend", "cuda")
@@ -376,4 +376,7 @@ def a_failing_device_is_told_with_its_place(folder):
     print("# " + done.stderr.splitlines()[-1])
 
 
+if sys.argv[4:]:
+    TESTS[:] = [function for function in TESTS if function.__name__ in sys.argv[4:]]
+    assert len(TESTS) == len(sys.argv[4:]), sys.argv[4:]
 main()
