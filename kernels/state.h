@@ -66,6 +66,7 @@ struct pen_state_format {
   enum pen_state_kind kind;
   const char *name;
   bool exact;    /* trains to the same bits as fp32 */
+  const char *rounds; /* what of fp32 state it does not keep; NULL: keeps all */
   bool is_plain; /* its arrays are p, m and v in fp32 */
   bool has_half;
   size_t n_arrays;

@@ -150,6 +150,7 @@ struct pen_config {
   uint64_t device; /* number of it */
   int dtype;  /* enum pen_config_dtype */
   int state_format;
+  bool convert_state; /* on resume, to that */
   char *gemm; /* auto, reference, openblas, onednn, cublas */
 
   /* placement: what may not */

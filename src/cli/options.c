@@ -310,6 +310,8 @@ static const struct pen_option table[] = {
     COMPUTES | N | X, 0, NUMERICS, NULL, "of weights and activations; auto: as the model's files" },
   { "state-format", "optim-state", 0, ENUM(state_format), "auto", state_format_words, 0, 0,
     T | P, 0, NUMERICS, NULL, "of master weights and moments; auto: the run's, or fp32" },
+  { "convert-state", NULL, 0, BOOL(convert_state), NULL, NULL, 0, 0,
+    T, 0, NUMERICS, NULL, "with --resume: let --state-format change the run's, and with it its numbers" },
   { "backend", NULL, 0, STRING(backend), "auto", backend_words, 0, 0,
     T | E | G, 0, NUMERICS, NULL, "what computes; auto: a GPU if there is one" },
   { "gemm", NULL, 0, STRING(gemm), "auto", gemm_words, 0, 0,

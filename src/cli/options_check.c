@@ -66,6 +66,10 @@ static int check_train(const struct pen_config *config)
   if (config->resume && config->overwrite)
     return contradiction("--resume", "--overwrite",
                          "one goes on with the run, the other deletes it");
+  if (config->convert_state &&
+      !(config->resume && config->state_format != PEN_CONFIG_FORMAT_AUTO))
+    return pen_error_set(-PEN_EUSAGE, "--convert-state needs --resume and the "
+                         "--state-format to change to");
   if (config->min_lr > config->learning_rate && config->learning_rate > 0)
     return pen_error_set(-PEN_EUSAGE, "--min-lr %g is above --learning-rate %g",
                          config->min_lr, config->learning_rate);

@@ -113,6 +113,7 @@ void pen_settings_train(const struct pen_config *c,
   s->eval_data_name = c->eval_data;
   s->output_dir = c->output_dir;
   s->resume = c->resume;
+  s->convert_state = c->convert_state;
   s->overwrite = c->overwrite;
   s->dry_run = c->dry_run;
   s->max_length = (uint32_t)c->max_length;

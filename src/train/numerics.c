@@ -113,6 +113,14 @@ uint64_t pen_numerics_hash(const struct pen_numerics *numerics)
   return hash;
 }
 
+uint64_t pen_numerics_hash_in(const struct pen_numerics *numerics,
+                              const struct pen_state_format *state)
+{
+  struct pen_numerics other = *numerics;
+  other.state = state;
+  return pen_numerics_hash(&other);
+}
+
 static int refuse(const char *option, const char *given, const char *run)
 {
   return pen_error_set(PEN_EMISMATCH,
@@ -153,8 +161,13 @@ int pen_numerics_check(const struct pen_numerics *run,
     return refuse("packing", settings->packing ? "true" : "false",
                   run->packing ? "true" : "false");
   const struct pen_state_format *state = settings->model.state;
-  if (state && state != run->state && !(state->exact && run->state->exact))
-    return refuse("state-format", state->name, run->state->name);
+  if (state && state != run->state && !(state->exact && run->state->exact) &&
+      !settings->convert_state)
+    return pen_error_set(PEN_EMISMATCH,
+                         "--state-format %s differs from what this run was "
+                         "started with (%s) and would change its numbers; leave "
+                         "the option out, or change them with --convert-state",
+                         state->name, run->state->name);
   enum pen_elem elem = settings->model.elem;
   if (settings->gave_dtype && !settings->model.any_elem && elem != run->elem)
     return refuse("dtype", pen_elem_name(elem), pen_elem_name(run->elem));

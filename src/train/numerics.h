@@ -32,6 +32,9 @@ int pen_numerics_read(const struct pen_json *json,
 
 /* A number that differs when any field differs; in every manifest. */
 uint64_t pen_numerics_hash(const struct pen_numerics *numerics);
+/* The same if the state had another format. */
+uint64_t pen_numerics_hash_in(const struct pen_numerics *numerics,
+                              const struct pen_state_format *state);
 
 /* -PEN_EMISMATCH naming the first option that was given and differs from what
  * the run was started with. */

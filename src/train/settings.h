@@ -69,6 +69,7 @@ struct pen_train_settings {
                                 the model has it */
   const char *output_dir;
   bool resume, overwrite, dry_run;
+  bool convert_state; /* on resume, to the format that is asked for */
   bool plan_only; /* nothing will be loaded: a config.json is model enough */
   bool what_if;   /* with plan_only: this is not what is asked, only beside it */
 

@@ -323,13 +323,32 @@ static int stay_in_place(struct pen_trainer *t, struct source *source,
   return rc;
 }
 
+/* Formats that keep all of fp32's state give the same numbers. */
+static void tell_of_conversion(const struct pen_trainer *t,
+                               const struct pen_state_format *from)
+{
+  const struct pen_state_format *to = t->numerics.state;
+  if (from == to || (from->exact && to->exact))
+    return;
+  if (to->rounds)
+    pen_log_warn("state in %s becomes %s: that rounds %s, to nearest; from here "
+                 "on the numbers are those of %s", from->name, to->name,
+                 to->rounds, to->name);
+  else
+    pen_log_info("state in %s becomes %s, exactly; from here on the numbers are "
+                 "those of %s", from->name, to->name, to->name);
+}
+
+/* The format is known by the state itself: a run whose format was being changed
+ * when it was killed still has the old one. */
 static int resume_from(struct pen_trainer *t, struct source *source,
                        struct opened *opened)
 {
   struct pen_store *store =
       source->store == SIZE_MAX ? NULL : opened->stores[source->store];
   t->cursor = *pen_saved_cursor(source->saved);
-  if (t->cursor.numerics_hash != pen_numerics_hash(&t->numerics))
+  const struct pen_state_format *format = pen_state_numbered(t->cursor.state);
+  if (t->cursor.numerics_hash != pen_numerics_hash_in(&t->numerics, format))
     return pen_error_set(PEN_EMISMATCH,
                          "the state of %s was computed with other numerics "
                          "than run.json says; one of the two is not this run's",
@@ -340,6 +359,8 @@ static int resume_from(struct pen_trainer *t, struct source *source,
   pen_log_info("resuming after step %llu, from %s",
                (unsigned long long)t->cursor.step,
                source->is_checkpoint ? "a checkpoint" : "the store's commit");
+  tell_of_conversion(t, format);
+  t->cursor.numerics_hash = pen_numerics_hash(&t->numerics);
   if (store && fits_in_place(t, source, store))
     return stay_in_place(t, source, opened);
   return move_state(t, source);
