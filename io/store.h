@@ -119,6 +119,12 @@ int pen_store_read_tile(struct pen_store_queue *queue, size_t tile,
 int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
                          const void *buffer, size_t bytes, size_t head_bytes,
                          uint64_t tag);
+/* Adds what comes behind a tile's head, where the head alone was written since the
+ * newest commit, or that and what now comes anew.  -EINVAL: a commit or a
+ * checkpoint has the tile. */
+int pen_store_write_rest(struct pen_store_queue *queue, size_t tile,
+                         const void *buffer, size_t bytes, size_t head_bytes,
+                         uint64_t tag);
 /* Writes what the tile may come to be to a free extent: for reads and commits the
  * tile stays as it is until settled, and another such write takes this one's
  * place.  Not in place. */

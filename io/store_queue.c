@@ -312,6 +312,18 @@ static int place_aside(struct pen_store *store, size_t tile, size_t bytes,
   return 0;
 }
 
+/* Of what a transfer puts there, unless the tile has moved on. */
+static void note_crc(struct pen_store *store, struct pen_store_place *entry,
+                     const struct pen_store_place *place)
+{
+  pthread_mutex_lock(&store->mutex);
+  if (entry->dir == place->dir && entry->extent == place->extent) {
+    entry->head_crc = place->head_crc;
+    entry->crc = place->crc;
+  }
+  pthread_mutex_unlock(&store->mutex);
+}
+
 /* `table` says where the tile lies from now on, placed there by `place_it`. */
 static int write_tile(struct pen_store_queue *queue,
                       struct pen_store_place *table,
@@ -342,16 +354,10 @@ static int write_tile(struct pen_store_queue *queue,
   p->place = place;
   code = submit(queue, p, place.dir,
                 pen_store_extent_offset(store, place.extent), bytes);
-  uint32_t head = pen_crc32c(0, buffer, head_bytes);
-  uint32_t crc = pen_crc32c(head, (const char *)buffer + head_bytes,
-                            bytes - head_bytes);
-  pthread_mutex_lock(&store->mutex);
-  struct pen_store_place *entry = &table[tile];
-  if (entry->dir == place.dir && entry->extent == place.extent) {
-    entry->head_crc = head;
-    entry->crc = crc;
-  }
-  pthread_mutex_unlock(&store->mutex);
+  place.head_crc = pen_crc32c(0, buffer, head_bytes);
+  place.crc = pen_crc32c(place.head_crc, (const char *)buffer + head_bytes,
+                         bytes - head_bytes);
+  note_crc(store, &table[tile], &place);
   return code ? pen_store_fail(store, code) : 0;
 }
 
@@ -361,6 +367,58 @@ int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
 {
   return write_tile(queue, queue->store->now, place_tile, tile, buffer, bytes,
                     head_bytes, tag);
+}
+
+/* Where the rest of a tile goes, and the CRC of its head there. */
+static int place_rest(struct pen_store *store, size_t tile, size_t bytes,
+                      size_t head_bytes, struct pen_store_place *ret_place)
+{
+  pthread_mutex_lock(&store->mutex);
+  struct pen_store_place *now = &store->now[tile];
+  bool has_head = now->dir != UINT32_MAX &&
+                  (now->bytes == head_bytes || now->bytes == head_bytes + bytes);
+  bool is_free = has_head && (store->committed.in_place ||
+                              pen_store_space_alone(&store->space, now));
+  if (is_free) {
+    struct pen_store_place whole = *now;
+    whole.bytes = head_bytes + bytes;
+    settle_place(store, &whole, now);
+    *ret_place = whole;
+  }
+  pthread_mutex_unlock(&store->mutex);
+  if (is_free)
+    return 0;
+  return pen_error_set(-EINVAL, "%zu bytes behind the first %zu of tile %zu, "
+                       "which %s", bytes, head_bytes, tile,
+                       has_head ? "a commit or a checkpoint has"
+                                : "were not written");
+}
+
+int pen_store_write_rest(struct pen_store_queue *queue, size_t tile,
+                         const void *buffer, size_t bytes, size_t head_bytes,
+                         uint64_t tag)
+{
+  struct pen_store *store = queue->store;
+  struct pen_store_place place;
+  int code = pen_store_check(store);
+  if (!code)
+    code = check_tile(store, tile, buffer, bytes);
+  if (!code)
+    code = check_tile(store, tile, buffer, head_bytes + bytes);
+  if (code)
+    return code;
+  if (!queue->n_free)
+    return -EAGAIN;
+  code = place_rest(store, tile, bytes, head_bytes, &place);
+  if (code)
+    return code;
+  struct pending *p = take(queue, WRITE_TILE, tile, (void *)buffer, tag);
+  p->place = place;
+  code = submit(queue, p, place.dir,
+                pen_store_extent_offset(store, place.extent) + head_bytes, bytes);
+  place.crc = pen_crc32c(place.head_crc, buffer, bytes);
+  note_crc(store, &store->now[tile], &place);
+  return code ? pen_store_fail(store, code) : 0;
 }
 
 int pen_store_write_aside(struct pen_store_queue *queue, size_t tile,

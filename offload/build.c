@@ -306,16 +306,20 @@ static void emit_commit(struct pen_emit *e)
 }
 
 /* Every block was updated by the forward pass that just ended. */
-static void end_updates(struct pen_emit *e, bool commits)
+static void end_updates(struct pen_emit *e)
 {
-  if (commits && (e->carry->pending || e->shape->save))
+  if (e->commits && (e->carry->pending || e->shape->save)) {
     emit_commit(e);
+    e->carry->halves_due = false;
+  } else if (e->carry->pending) {
+    e->carry->halves_due = e->l->state->has_half && e->l->n_store_tiles > 0;
+  }
   e->carry->pending = e->carry->speculated = false;
 }
 
 /* Both passes over the head: all micro-batches of the group at once, so that
  * weights move twice only; where logits are kept, one after the other. */
-static void emit_head(struct pen_emit *e, struct pen_build_span g, bool commits)
+static void emit_head(struct pen_emit *e, struct pen_build_span g)
 {
   bool trains = e->shape->kind == PEN_STEP_TRAIN;
   bool by_micro = trains && pen_layout_keeps_head(e->l, e->w);
@@ -323,14 +327,14 @@ static void emit_head(struct pen_emit *e, struct pen_build_span g, bool commits)
   for (size_t j = 0; j < g.count; j += piece) {
     struct pen_build_span part = {g.first + j, piece, j};
     emit_head_forward(e, part);
-    end_updates(e, commits);
+    end_updates(e);
     if (trains)
       emit_head_backward(e, part,
                          part.first + part.count == e->shape->n_micros);
   }
 }
 
-static void emit_group(struct pen_emit *e, struct pen_build_span g, bool commits)
+static void emit_group(struct pen_emit *e, struct pen_build_span g)
 {
   bool last = g.first + g.count == e->shape->n_micros;
   size_t n_body = e->w->body_end - e->w->body_begin;
@@ -343,9 +347,9 @@ static void emit_group(struct pen_emit *e, struct pen_build_span g, bool commits
       emit_forward_block(e, g, body);
   if (e->shape->kind == PEN_STEP_LOGITS) {
     emit_head_logits(e, g);
-    end_updates(e, commits);
+    end_updates(e);
   } else {
-    emit_head(e, g, commits);
+    emit_head(e, g);
   }
   if (e->shape->kind != PEN_STEP_TRAIN)
     return;
@@ -357,7 +361,7 @@ static void emit_group(struct pen_emit *e, struct pen_build_span g, bool commits
   emit_scatter(e, g);
 }
 
-static void emit_groups(struct pen_emit *e, bool commits)
+static void emit_groups(struct pen_emit *e)
 {
   const struct pen_layout *l = e->l;
   size_t n = e->shape->n_micros, group = l->placement.group_size;
@@ -373,7 +377,7 @@ static void emit_groups(struct pen_emit *e, bool commits)
     emit_zero_rows(e);
   for (size_t first = 0; first < n; first += group, e->group++) {
     struct pen_build_span g = {first, n - first < group ? n - first : group, 0};
-    emit_group(e, g, commits);
+    emit_group(e, g);
   }
   if (trains)
     emit_finish_rows(e);
@@ -405,12 +409,15 @@ static void read_halves(struct pen_emit *e, const struct pen_tile *tile)
 }
 
 /* No forward: apply what is pending, and hand out everything when saving. */
-static void emit_drain(struct pen_emit *e, bool commits)
+static void emit_drain(struct pen_emit *e)
 {
+  bool halves = e->carry->halves_due && !e->carry->pending;
   for (size_t b = 0; b < e->w->n_blocks; b++) {
     pen_build_update(e, b);
     if (!e->shape->save)
       continue;
+    if (halves)
+      pen_move_halves(e, b, always);
     for (uint32_t t = e->l->block_tiles[b]; t < e->l->block_tiles[b + 1]; t++) {
       if (e->l->tiles[t].state_home == PEN_NONE)
         continue;
@@ -429,7 +436,7 @@ static void emit_drain(struct pen_emit *e, bool commits)
                   PEN_NONE);
     pen_build_read_weight(e, b, w);
   }
-  end_updates(e, commits);
+  end_updates(e);
 }
 
 int pen_schedule_build(const struct pen_workload *workload,
@@ -451,10 +458,11 @@ int pen_schedule_build(const struct pen_workload *workload,
                        .l = layout,
                        .shape = shape,
                        .carry = carry,
-                       .s = schedule};
+                       .s = schedule,
+                       .commits = commits};
   if (shape->kind == PEN_STEP_DRAIN)
-    emit_drain(&e, commits);
+    emit_drain(&e);
   else
-    emit_groups(&e, commits);
+    emit_groups(&e);
   return e.rc;
 }

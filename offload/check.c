@@ -5,7 +5,7 @@
  * in the order of the schedule.  Lanes retire in order, also the wide ones, so
  * the vector says all there is to say.  Main thread; allocates only in init.
  * Disadvantage: a hazard is told for the first pair found, not for all. */
-#include "offload/check.h"
+#include "offload/check_part.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,10 @@ int pen_check_init(struct pen_check *check, const struct pen_layout *layout,
   c.last_use = calloc(c.n_slots, sizeof *c.last_use);
   c.is_updated = calloc(layout->n_tiles + 1, sizeof *c.is_updated);
   c.written = calloc(layout->n_tiles + 1, sizeof *c.written);
+  c.is_whole = calloc(layout->n_tiles + 1, sizeof *c.is_whole);
   bool whole = c.known && c.after && c.order && c.owner && c.next &&
-               c.first_use && c.last_use && c.is_updated && c.written;
+               c.first_use && c.last_use && c.is_updated && c.written &&
+               c.is_whole;
   for (int lane = 0; lane < PEN_LANES; lane++)
     whole &= (c.by_ticket[lane] = calloc(t, sizeof(uint32_t))) != NULL;
   *check = c;
@@ -52,13 +54,14 @@ void pen_check_done(struct pen_check *check)
   free(check->last_use);
   free(check->is_updated);
   free(check->written);
+  free(check->is_whole);
   for (int lane = 0; lane < PEN_LANES; lane++)
     free(check->by_ticket[lane]);
   *check = (struct pen_check){0};
 }
 
-static int bad_task(const struct pen_schedule *s, uint32_t id,
-                    const char *what)
+int pen_check_bad_task(const struct pen_schedule *s, uint32_t id,
+                       const char *what)
 {
   const struct pen_task *t = &s->tasks[id];
   return pen_error_set(PEN_ESCHEDULE,
@@ -87,13 +90,14 @@ static int index_tickets(struct pen_check *c, const struct pen_schedule *s)
   for (size_t i = 0; i < s->n_tasks; i++) {
     const struct pen_task *t = &s->tasks[i];
     if (t->ticket != n[t->lane] + 1)
-      return bad_task(s, (uint32_t)i, "its ticket is out of order");
+      return pen_check_bad_task(s, (uint32_t)i, "its ticket is out of order");
     c->by_ticket[t->lane][n[t->lane]++] = (uint32_t)i;
   }
   for (size_t i = 0; i < s->n_tasks; i++)
     for (int lane = 0; lane < PEN_LANES; lane++)
       if (s->tasks[i].wait[lane] > n[lane])
-        return bad_task(s, (uint32_t)i, "waits for a ticket nobody has");
+        return pen_check_bad_task(s, (uint32_t)i,
+                                  "waits for a ticket nobody has");
   return 0;
 }
 
@@ -156,21 +160,21 @@ static int find_order(struct pen_check *c, const struct pen_schedule *s)
     return 0;
   for (int lane = 0; lane < PEN_LANES; lane++)
     if (done[lane] < s->n_tickets[lane])
-      return bad_task(s, c->by_ticket[lane][done[lane]],
-                      "can never start (its waits form a cycle)");
-  return bad_task(s, 0, "can never start");
+      return pen_check_bad_task(s, c->by_ticket[lane][done[lane]],
+                                "can never start (its waits form a cycle)");
+  return pen_check_bad_task(s, 0, "can never start");
 }
 
-/* Under a decision, whatever is routed: does the task certainly run; can it? */
-static bool certain(const struct pen_task *t, enum pen_guard decision)
+bool pen_check_is_certain(const struct pen_task *t, enum pen_guard decision)
 {
   return t->guard == PEN_GUARD_ALWAYS || t->guard == decision ||
          (t->guard == PEN_GUARD_APPLY && decision == PEN_GUARD_REDO);
 }
 
+/* Can the task run, whatever is routed? */
 static bool possible(const struct pen_task *t, enum pen_guard decision)
 {
-  return certain(t, decision) || t->guard == PEN_GUARD_ROUTED;
+  return pen_check_is_certain(t, decision) || t->guard == PEN_GUARD_ROUTED;
 }
 
 /* Does `writer` certainly run where `reader` does?  ROUTED is the same for an
@@ -178,7 +182,7 @@ static bool possible(const struct pen_task *t, enum pen_guard decision)
 static bool runs_with(const struct pen_task *writer,
                       const struct pen_task *reader, enum pen_guard decision)
 {
-  return certain(writer, decision) ||
+  return pen_check_is_certain(writer, decision) ||
          (writer->guard == PEN_GUARD_ROUTED &&
           reader->guard == PEN_GUARD_ROUTED && writer->block == reader->block &&
           writer->group == reader->group);
@@ -333,22 +337,11 @@ static int check_use(struct pen_check *c, const struct pen_layout *l,
     rc = check_siblings(c, l, s, y, number, decision);
   note(y->uses, t);
   note(y->writers, t);
-  y->filled |= certain(t, decision);
+  y->filled |= pen_check_is_certain(t, decision);
   y->whole |= in_place && y->filled;
   if (t->guard == PEN_GUARD_ROUTED && !in_place)
     y->routed = id;
   return rc;
-}
-
-/* What a commit vouches for must be on the drives before it starts. */
-static int check_commits(const struct pen_check *c,
-                         const struct pen_schedule *s)
-{
-  for (uint32_t i = 0; i < s->n_tasks; i++)
-    if (s->tasks[i].kind == PEN_TASK_COMMIT &&
-        c->known[i][PEN_LANE_WRITE] < s->tasks[i].ticket - 1)
-      return bad_task(s, i, "commits before every write is certainly done");
-  return 0;
 }
 
 /* A guard must be known when it is asked: its counts are among what the task
@@ -365,7 +358,8 @@ static int check_routed(const struct pen_layout *l,
               a->slot == l->routed_by[t->block];
     }
     if (!reads)
-      return bad_task(s, i, "does not read the counts its guard looks at");
+      return pen_check_bad_task(s, i,
+                                "does not read the counts its guard looks at");
   }
   return 0;
 }
@@ -385,37 +379,6 @@ static int check_shadow(const struct pen_check *c, const struct pen_layout *l,
                  "leaves a part of a shadow as it was");
 }
 
-/* The same of what lies in the store. */
-static int check_aside(const struct pen_layout *l, const struct pen_schedule *s)
-{
-  size_t n = 0;
-  uint32_t any = PEN_NONE;
-  for (uint32_t i = 0; i < s->n_tasks; i++) {
-    n += s->tasks[i].kind == PEN_TASK_WRITE_ASIDE;
-    if (s->tasks[i].kind == PEN_TASK_SPECULATE)
-      any = i;
-  }
-  if (any == PEN_NONE || n == l->n_speculative_store_tiles)
-    return 0;
-  return bad_task(s, any, "not every tile of the store is written aside");
-}
-
-/* Extents of a store are no slots: whoever reads a tile waits for its write. */
-static int check_tiles(struct pen_check *c, const struct pen_layout *l,
-                       const struct pen_schedule *s)
-{
-  memset(c->written, 0, l->n_tiles * sizeof *c->written);
-  for (uint32_t i = 0; i < s->n_tasks; i++) {
-    const struct pen_task *t = &s->tasks[i];
-    if (t->kind == PEN_TASK_WRITE_TILE)
-      c->written[t->tile] = t->ticket;
-    if (t->kind == PEN_TASK_READ_TILE &&
-        c->known[i][PEN_LANE_WRITE] < c->written[t->tile])
-      return bad_task(s, i, "reads a tile before its write is certainly done");
-  }
-  return 0;
-}
-
 /* Each tile once, behind the guard that goes with what was done before. */
 static int check_updates(struct pen_check *c, const struct pen_layout *l,
                          const struct pen_schedule *s,
@@ -429,9 +392,10 @@ static int check_updates(struct pen_check *c, const struct pen_layout *l,
       continue;
     bool early = before->speculated && l->weight_shadow[t->block] != PEN_NONE;
     if (t->guard != (early ? PEN_GUARD_REDO : PEN_GUARD_APPLY))
-      return bad_task(s, i, "it does not depend on whether it was done early");
+      return pen_check_bad_task(
+          s, i, "it does not depend on whether it was done early");
     if (t->tile >= l->n_tiles || c->is_updated[t->tile])
-      return bad_task(s, i, "its tile is updated twice");
+      return pen_check_bad_task(s, i, "its tile is updated twice");
     c->is_updated[t->tile] = true;
     n++;
   }
@@ -495,13 +459,9 @@ int pen_check_schedule(struct pen_check *check,
   if (rc == 0)
     rc = find_order(check, schedule);
   if (rc == 0)
-    rc = check_commits(check, schedule);
-  if (rc == 0)
     rc = check_routed(layout, schedule);
   if (rc == 0)
-    rc = check_tiles(check, layout, schedule);
-  if (rc == 0)
-    rc = check_aside(layout, schedule);
+    rc = pen_check_store(check, layout, schedule, before);
   if (rc == 0)
     rc = check_updates(check, layout, schedule, before);
   if (rc < 0)

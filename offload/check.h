@@ -15,6 +15,7 @@ struct pen_check {
   uint32_t *first_use, *last_use; /* [slots] */
   bool *is_updated;               /* [tiles] */
   uint32_t *written;              /* [tiles] tickets of writes to the store */
+  bool *is_whole;                 /* [tiles] its halves are in the store */
   size_t max_tasks, max_accesses, n_slots;
 };
 
@@ -29,7 +30,8 @@ void pen_check_done(struct pen_check *check);
  *     that are retired before it starts;
  *   - a slot is filled anew only after every use of its old content is retired;
  *   - two tasks that fill the same bytes do so in order;
- *   - a commit starts only when every write before it is retired;
+ *   - a commit starts only when every write before it is retired, and finds
+ *     every tile of the store whole;
  *   - what is updated out of place is so all over;
  *   - a tile is read from the store only after every write of it is retired;
  *   - a pending update comes to each tile once, unless it is skipped or stands.

@@ -12,6 +12,7 @@ struct pen_emit {
   const struct pen_shape *shape;
   struct pen_carry *carry;
   struct pen_schedule *s;
+  bool commits;   /* a commit ends the step's updates */
   uint32_t group; /* of micro-batches, being laid out */
   int rc;         /* first failure; later words do nothing */
 };

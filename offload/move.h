@@ -45,6 +45,9 @@ uint32_t pen_move_grad_end(struct pen_emit *e, size_t block, uint32_t slot);
  * weights out; of a block that was updated early, only if that does not stand.
  * (move_update.c) */
 void pen_move_update(struct pen_emit *e, size_t block);
+/* Completes a block's tiles in the store with their halves, where these are its
+ * weights in RAM and steps before may have left them out. */
+void pen_move_halves(struct pen_emit *e, size_t block, enum pen_guard guard);
 /* The update that will be pending, out of place, as if nothing were clipped, of
  * a block whose whole gradient lies in `grad`. */
 void pen_move_speculate(struct pen_emit *e, size_t block, uint32_t grad);

@@ -57,11 +57,21 @@ static uint32_t read_tile(struct pen_emit *e, uint32_t number,
   return state;
 }
 
+/* What goes to the store.  Halves that lie in RAM are wanted there by commits
+ * alone; what is aside may come to be committed. */
+static uint64_t written_bytes(const struct pen_emit *e,
+                              const struct pen_tile *tile, bool aside)
+{
+  return pen_layout_half_is_weight(e->l, tile) && !e->commits && !aside
+             ? pen_layout_half_offset(e->l, tile)
+             : pen_layout_image_bytes(e->l, tile);
+}
+
 static void write_tile(struct pen_emit *e, enum pen_task_kind kind,
                        uint32_t number, uint32_t state, enum pen_guard guard)
 {
   const struct pen_tile *tile = &e->l->tiles[number];
-  uint64_t bytes = pen_layout_image_bytes(e->l, tile);
+  uint64_t bytes = written_bytes(e, tile, kind == PEN_TASK_WRITE_ASIDE);
   uint32_t task = pen_emit_task(e, kind, PEN_LANE_WRITE, guard, tile->block,
                                 PEN_NONE);
   pen_emit_read_part(e, state, 0, bytes);
@@ -80,7 +90,8 @@ static void emit_update(struct pen_emit *e, uint32_t number, uint32_t state,
   const struct pen_tile *tile = &e->l->tiles[number];
   struct part part = part_of(e, tile);
   bool in_place = pen_layout_half_is_weight(e->l, tile);
-  bool keeps_image = tile->state_home == PEN_NONE || !in_place;
+  bool makes_image = tile->state_home == PEN_NONE && e->commits;
+  bool keeps_image = makes_image || !in_place;
   bool near = pen_emit_tier(e, state) == PEN_TIER_DEVICE;
   uint32_t task = pen_emit_task(e, PEN_TASK_UPDATE,
                                 near ? PEN_LANE_COMPUTE : PEN_LANE_UPDATE,
@@ -126,6 +137,25 @@ static void update_tile(struct pen_emit *e, uint32_t number, uint32_t weights,
     write_tile(e, PEN_TASK_WRITE_TILE, number, state, guard);
 }
 
+/* Of tiles whose heads steps without a commit have written, for one that does and
+ * may not write them anew. */
+void pen_move_halves(struct pen_emit *e, size_t block, enum pen_guard guard)
+{
+  for (uint32_t t = e->l->block_tiles[block]; t < e->l->block_tiles[block + 1];
+       t++) {
+    const struct pen_tile *tile = &e->l->tiles[t];
+    if (tile->state_home != PEN_NONE || !pen_layout_half_is_weight(e->l, tile))
+      continue;
+    struct part part = part_of(e, tile);
+    uint32_t task = pen_emit_task(e, PEN_TASK_WRITE_HALVES, PEN_LANE_WRITE,
+                                  guard, tile->block, PEN_NONE);
+    pen_emit_read_part(e, e->l->weight_home[block], part.offset, part.bytes);
+    set_tile(e, task, t, part.bytes);
+    if (e->rc == 0)
+      e->s->written[t] = e->s->tasks[task].ticket;
+  }
+}
+
 uint32_t pen_move_state_host(struct pen_emit *e, uint32_t tile)
 {
   const struct pen_tile *t = &e->l->tiles[tile];
@@ -158,6 +188,8 @@ void pen_move_update(struct pen_emit *e, size_t block)
        t++)
     update_tile(e, t, weights, guard);
   pen_emit_unpin(e, weights);
+  if (e->commits && e->carry->halves_due)
+    pen_move_halves(e, block, PEN_GUARD_SKIP);
   if (in_place)
     return;
   /* When the update is skipped the old weights stand: bring them instead, so

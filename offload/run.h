@@ -57,7 +57,8 @@ struct pen_run_plan {
   size_t table_bytes;
   size_t n_tasks, n_accesses;
   struct pen_cost step_cost;
-  uint64_t nvme_written_bytes; /* by a training step in full flight */
+  uint64_t nvme_written_bytes; /* by a training step in full flight that commits */
+  uint64_t nvme_between_bytes; /* by one that does not */
   uint64_t nvme_redone_bytes; /* and on top if its update is done again */
 };
 int pen_run_plan(const struct pen_workload *workload,

@@ -54,6 +54,7 @@ struct pen_run {
   void *kept;         /* the layout's slot; NULL: there is none */
   struct pen_run_lane lanes[PEN_LANES];
   struct pen_run_update update; /* of the running step */
+  bool writes_halves; /* the step ends with a commit, which needs tiles whole */
   bool redoes; /* it is not what blocks with shadows were updated by */
   size_t n_micros;              /* of the running step */
   struct pen_run_result result;

@@ -28,30 +28,46 @@ static int prove(struct rehearsal *r)
   return rc;
 }
 
-static int rehearse(struct rehearsal *r, enum pen_step_kind kind, bool save,
-                    bool speculates)
+/* A kind of step that a run can come to. */
+struct act {
+  enum pen_step_kind kind;
+  bool save;
+  bool waits; /* without a commit, or with the next one's */
+};
+
+/* What a training step in full flight costs. */
+static void note_costs(struct rehearsal *r, bool commits)
+{
+  uint64_t written = pen_schedule_nvme_written(&r->schedule, false);
+  if (!commits) {
+    r->plan.nvme_between_bytes = written;
+    return;
+  }
+  r->plan.step_cost = pen_schedule_cost(&r->schedule);
+  r->plan.nvme_written_bytes = written;
+  r->plan.nvme_redone_bytes = pen_schedule_nvme_written(&r->schedule, true);
+}
+
+static int rehearse(struct rehearsal *r, struct act act, bool speculates)
 {
   struct pen_shape shape = {
-      .kind = kind,
-      .n_micros = kind == PEN_STEP_DRAIN ? 0 : r->w->n_micros_max,
+      .kind = act.kind,
+      .n_micros = act.kind == PEN_STEP_DRAIN ? 0 : r->w->n_micros_max,
       .n_tokens = 1,
-      .save = save,
+      .save = act.save,
       .speculates = speculates};
   pen_carry_copy(&r->before, &r->carry);
-  int rc = pen_schedule_build(r->w, r->l, &shape, true, &r->carry, &r->schedule);
+  int rc = pen_schedule_build(r->w, r->l, &shape, !act.waits, &r->carry,
+                              &r->schedule);
   if (rc < 0)
     return rc;
   if (r->proves)
     rc = prove(r);
   r->plan.n_tasks = max_size(r->plan.n_tasks, r->schedule.n_tasks);
   r->plan.n_accesses = max_size(r->plan.n_accesses, r->schedule.n_accesses);
-  bool steady = r->before.pending &&
-                r->before.speculated == r->carry.speculated;
-  if (kind == PEN_STEP_TRAIN && steady) {
-    r->plan.step_cost = pen_schedule_cost(&r->schedule);
-    r->plan.nvme_written_bytes = pen_schedule_nvme_written(&r->schedule, false);
-    r->plan.nvme_redone_bytes = pen_schedule_nvme_written(&r->schedule, true);
-  }
+  if (act.kind == PEN_STEP_TRAIN && r->before.pending &&
+      r->before.speculated == r->carry.speculated)
+    note_costs(r, !act.waits);
   return rc;
 }
 
@@ -59,15 +75,16 @@ int pen_run_plan(const struct pen_workload *workload,
                  const struct pen_layout *layout, bool proves,
                  struct pen_run_plan *ret_plan)
 {
-  static const struct {
-    enum pen_step_kind kind;
-    bool save;
-  } acts[] = {{PEN_STEP_TRAIN, false}, {PEN_STEP_TRAIN, false},
-              {PEN_STEP_EVAL, false},  {PEN_STEP_EVAL, false},
-              {PEN_STEP_TRAIN, false}, {PEN_STEP_TRAIN, false},
-              {PEN_STEP_DRAIN, true},  {PEN_STEP_DRAIN, true},
-              {PEN_STEP_TRAIN, false}, {PEN_STEP_DRAIN, false},
-              {PEN_STEP_EVAL, false}};
+  static const struct act acts[] = {
+      {PEN_STEP_TRAIN, false, false}, {PEN_STEP_TRAIN, false, false},
+      {PEN_STEP_EVAL, false, false},  {PEN_STEP_EVAL, false, false},
+      {PEN_STEP_TRAIN, false, true},  {PEN_STEP_TRAIN, false, true},
+      {PEN_STEP_DRAIN, true, false},  {PEN_STEP_DRAIN, true, false},
+      {PEN_STEP_TRAIN, false, true},  {PEN_STEP_EVAL, false, true},
+      {PEN_STEP_DRAIN, true, false},  {PEN_STEP_TRAIN, false, true},
+      {PEN_STEP_TRAIN, false, true},  {PEN_STEP_TRAIN, false, false},
+      {PEN_STEP_TRAIN, false, false}, {PEN_STEP_DRAIN, false, false},
+      {PEN_STEP_EVAL, false, false}};
   bool early = layout->n_speculative > 0;
   struct rehearsal r = {.w = workload, .l = layout, .proves = proves};
   int rc = pen_carry_init(&r.carry, layout);
@@ -78,11 +95,11 @@ int pen_run_plan(const struct pen_workload *workload,
   bool trains = !layout->placement.inference;
   for (size_t i = 0; rc == 0 && i < sizeof acts / sizeof *acts; i++)
     if (trains || acts[i].kind == PEN_STEP_EVAL)
-      rc = rehearse(&r, acts[i].kind, acts[i].save, early);
+      rc = rehearse(&r, acts[i], early);
   for (int i = 0; rc == 0 && early && i < 3; i++) /* it may be left out */
-    rc = rehearse(&r, PEN_STEP_TRAIN, false, i == 1);
+    rc = rehearse(&r, (struct act){PEN_STEP_TRAIN, false, false}, i == 1);
   if (rc == 0 && workload->logits_bytes)
-    rc = rehearse(&r, PEN_STEP_LOGITS, false, false);
+    rc = rehearse(&r, (struct act){PEN_STEP_LOGITS, false, false}, false);
   pen_schedule_done(&r.schedule);
   pen_carry_done(&r.carry);
   pen_carry_done(&r.before);
@@ -94,7 +111,7 @@ int pen_run_plan(const struct pen_workload *workload,
                         (PEN_LANES + 1) * sizeof(uint32_t)) +
       r.plan.n_accesses * (sizeof(struct pen_access) + 2 * sizeof(uint32_t)) +
       layout->n_slots * (sizeof(struct pen_slot_use) + 10 * sizeof(uint32_t)) +
-      (layout->n_tiles + 1) * (sizeof(bool) + 2 * sizeof(uint32_t));
+      (layout->n_tiles + 1) * (2 * sizeof(bool) + 2 * sizeof(uint32_t));
   *ret_plan = r.plan;
   return 0;
 }

@@ -216,15 +216,16 @@ static int do_copy(struct pen_run *run, const struct pen_task *t,
              : run->o.device->download(run->o.device, at[1], at[0], bytes);
 }
 
-/* Halves are weights in RAM, parts of the tile's image, or both. */
+/* Halves are weights in RAM, parts of the tile's image, or both: where that is
+ * written whole. */
 static void place_halves(const struct pen_layout *l, const struct pen_tile *tile,
-                         struct pen_update *update)
+                         bool whole, struct pen_update *update)
 {
   char *half = (char *)update->state + pen_layout_half_offset(l, tile);
   if (l->state->has_half && !pen_layout_half_is_weight(l, tile)) {
     update->copy = update->weight;
     update->weight = half;
-  } else if (l->state->has_half && tile->state_home == PEN_NONE) {
+  } else if (l->state->has_half && tile->state_home == PEN_NONE && whole) {
     update->copy = half;
   }
 }
@@ -250,7 +251,7 @@ static int update_near(struct pen_run *run, const struct pen_task *t,
 
 /* Of the tile in RAM, with everything but what the update is. */
 static struct pen_update update_in_ram(const struct pen_run *run,
-                                       const struct pen_task *t,
+                                       const struct pen_task *t, bool whole,
                                        void *const *at)
 {
   const struct pen_layout *l = run->o.layout;
@@ -261,7 +262,7 @@ static struct pen_update update_in_ram(const struct pen_run *run,
                               .grad = at[0],
                               .weight = at[2],
                               .seed = run->update.seed};
-  place_halves(l, update.tile, &update);
+  place_halves(l, update.tile, whole, &update);
   return update;
 }
 
@@ -270,7 +271,7 @@ static int do_update(struct pen_run *run, const struct pen_task *t,
 {
   if (t->lane == PEN_LANE_COMPUTE)
     return update_near(run, t, at);
-  struct pen_update update = update_in_ram(run, t, at);
+  struct pen_update update = update_in_ram(run, t, run->writes_halves, at);
   update.params = &run->update.params;
   update.step = run->update.number;
   pen_update_tile(run->o.update_pool, &update);
@@ -283,7 +284,7 @@ static int do_speculate(struct pen_run *run, const struct pen_task *t,
 {
   const struct pen_layout *l = run->o.layout;
   const struct pen_tile *tile = &l->tiles[t->tile];
-  struct pen_update update = update_in_ram(run, t, at);
+  struct pen_update update = update_in_ram(run, t, true, at);
   size_t next = 3;
   update.params = &run->update.guess;
   update.step = run->update.guess_number;

@@ -25,7 +25,7 @@ static bool is_transfer(const struct pen_task *t)
 {
   return t->kind == PEN_TASK_READ || t->kind == PEN_TASK_WRITE ||
          t->kind == PEN_TASK_READ_TILE || t->kind == PEN_TASK_WRITE_TILE ||
-         t->kind == PEN_TASK_WRITE_ASIDE;
+         t->kind == PEN_TASK_WRITE_HALVES || t->kind == PEN_TASK_WRITE_ASIDE;
 }
 
 static int submit(struct pen_run_lane *lane, const struct pen_task *t)
@@ -47,6 +47,11 @@ static int submit(struct pen_run_lane *lane, const struct pen_task *t)
   case PEN_TASK_READ_TILE:
     return pen_store_read_tile(lane->queue, tile->store_tile, at[0],
                                a[0].bytes, t->ticket);
+  case PEN_TASK_WRITE_HALVES:
+    return pen_store_write_rest(lane->queue, tile->store_tile, at[0],
+                                a[0].bytes,
+                                pen_layout_half_offset(run->o.layout, tile),
+                                t->ticket);
   default:
     return (t->kind == PEN_TASK_WRITE_ASIDE ? pen_store_write_aside
                                             : pen_store_write_tile)(

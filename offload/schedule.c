@@ -72,6 +72,7 @@ void pen_carry_copy(struct pen_carry *to, const struct pen_carry *from)
 {
   to->pending = from->pending;
   to->speculated = from->speculated;
+  to->halves_due = from->halves_due;
   memcpy(to->generation, from->generation,
          from->n_slots * sizeof *to->generation);
   memcpy(to->object, from->object, from->n_slots * sizeof *to->object);
@@ -140,6 +141,7 @@ uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule,
   uint64_t sum = 0;
   for (size_t i = 0; i < schedule->n_tasks; i++)
     if (schedule->tasks[i].lane == PEN_LANE_WRITE &&
+        schedule->tasks[i].guard != PEN_GUARD_SKIP &&
         (schedule->tasks[i].guard == PEN_GUARD_REDO) == redone)
       sum += schedule->tasks[i].cost.nvme_bytes;
   return sum;

@@ -76,6 +76,8 @@ enum pen_lane {
   X(WRITE, "write")               /* r host, w nvme                     */   \
   X(READ_TILE, "read tile")       /* w host: state from the store       */   \
   X(WRITE_TILE, "write tile")     /* r host: state to the store         */   \
+  X(WRITE_HALVES, "write halves") /* r weight(host): behind the heads   */   \
+                                  /*   that are in the store            */   \
   X(WRITE_ASIDE, "write aside")   /* the same, for a later commit to    */   \
                                   /*   find or not                      */   \
   X(UPDATE, "update")             /* r grad, m state, w weight          */   \
@@ -198,6 +200,8 @@ struct pen_shape {
 struct pen_carry {
   bool pending; /* gradients wait for their update */
   bool speculated; /* and the blocks with shadows have had it, if it stands */
+  bool halves_due; /* tiles lie in the store without their halves, which the next
+                      commit has to find there */
   /* Per slot: */
   uint32_t *generation;
   uint32_t *object; /* what a ring slot still holds; PEN_NONE: nothing */

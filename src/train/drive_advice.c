@@ -119,7 +119,8 @@ static int time_of(const struct pen_drive_advice_question *q,
   struct pen_machine m = *q->machine;
   struct pen_simulate_result with, without;
   double written = (double)plan->written_per_step;
-  double moved = (double)plan->trainer.session.plan.step_cost.nvme_bytes;
+  const struct pen_run_plan *work = &plan->trainer.session.plan;
+  uint64_t read = work->step_cost.nvme_bytes - work->nvme_written_bytes;
   int rc = pen_plan_time(plan, &m, &with);
   for (size_t d = 0; d < m.n_drives; d++)
     m.drives[d] = (struct pen_machine_drive){.read = NO_TIME, .write = NO_TIME};
@@ -129,7 +130,7 @@ static int time_of(const struct pen_drive_advice_question *q,
     return rc;
   a->step_seconds = with.seconds;
   a->added_seconds = fmax(0, with.seconds - without.seconds);
-  a->alone_seconds = drives_alone(q->machine, moved - written, written);
+  a->alone_seconds = drives_alone(q->machine, (double)read, written);
   a->written_bytes = plan->written_per_step;
   if (q->tbw && written > 0) {
     a->steps_to_tbw = (double)q->tbw * (double)m.n_drives / written;

@@ -196,6 +196,8 @@ static size_t state_tensor(const struct pen_params *p, size_t tensor)
 static bool comes_from(float w, float p, enum pen_file_dtype dtype)
 {
   float most = fabsf(w) > fabsf(p) ? fabsf(w) : fabsf(p);
+  if (isnan(w) && isnan(p))
+    return true;
   int bits = dtype == PEN_FILE_BF16 ? 8 : dtype == PEN_FILE_F16 ? 11 : 24;
   if (bits == 24 || most < 1e-7f) /* below F16's exact range any is right */
     return bits == 24 ? w == p : true;

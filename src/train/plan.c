@@ -83,7 +83,7 @@ int pen_plan_open(const struct pen_train_settings *settings,
   count_tokens(plan);
   plan->model_bytes = pen_trainer_model_bytes(t);
   plan->checkpoint_bytes = pen_trainer_checkpoint_bytes(t);
-  plan->written_per_step = t->session.plan.nvme_written_bytes;
+  plan->written_per_step = pen_trainer_written_per_step(t);
   return 0;
 }
 

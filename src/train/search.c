@@ -213,8 +213,10 @@ static int simulate(const struct pen_search_problem *p,
   options.demand.threads = c->threads;
   options.demand.update_threads = c->update_threads;
   options.enough_s = enough_s;
-  int rc = pen_rehearsal_open(&rehearsal, p->workload, layout, &p->shape, false,
-                              p->drains);
+  bool commits = p->commits && layout->n_store_tiles > 0 &&
+                 layout->n_store_tiles == layout->n_tiles;
+  int rc = pen_rehearsal_open(&rehearsal, p->workload, layout, &p->shape,
+                              commits, p->drains);
   if (rc == 0)
     rc = pen_rehearsal_run(&rehearsal, &options, NULL, &step);
   if (rc == 0)

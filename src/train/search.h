@@ -20,6 +20,7 @@ struct pen_search_problem {
   struct pen_simulate_options simulate; /* with the machine */
   struct pen_shape shape;               /* of a full step */
   struct pen_search_free free;
+  bool commits; /* each step does, where all state is on drives */
   bool drains; /* each step's update is applied before the next begins */
   size_t tile_least, tile_most; /* elements; only doublings of the least, and
                                    the most, are tried */

@@ -31,6 +31,7 @@ struct pen_session_shape {
   bool inference;
   bool tries_gemm;  /* --gemm auto by a trial: a training run's first start */
   bool config_only; /* plan: the model may be a config.json without weights */
+  bool commits;     /* each step does, where all state is on drives */
   bool unproved;    /* nobody will run it: its schedules need no proof */
 };
 

@@ -128,6 +128,7 @@ int pen_trainer_open_session(struct pen_trainer *t, bool tries)
       .head_rows = t->resumes ? t->numerics.head_rows : 0,
       .tries_gemm = !t->resumes && !t->set.plan_only && !tries,
       .config_only = t->set.plan_only,
+      .commits = t->set.durable && t->set.commit_interval == 1,
       .unproved = tries || t->set.what_if,
       .other_bytes =
           pen_batch_bytes(t->train.order.batch_sequences, row),
@@ -260,7 +261,7 @@ static void print_start(const struct pen_trainer *t)
   print_cut(t);
   print_search(s);
   if (s->engine) {
-    pen_size_format(s->plan.nvme_written_bytes, text);
+    pen_size_format(pen_trainer_written_per_step(t), text);
     pen_log_info("drives: %s written per step%s", text,
                  t->set.durable ? "" : "; --durability none: a crash loses the "
                                        "run back to its last clean stop");

@@ -129,6 +129,9 @@ uint64_t pen_trainer_written(const struct pen_trainer *t);
 bool pen_trainer_may_write(const struct pen_trainer *t);
 /* -PEN_ESTOPPED: it allows none at all. */
 int pen_trainer_begin_wear(struct pen_trainer *t);
+/* What a training step writes to drives, on the average of those that commit and
+ * those between. */
+uint64_t pen_trainer_written_per_step(const struct pen_trainer *t);
 
 /* trainer_sample.c: room for samples in the session's shape; what makes them,
  * once it has started; and one sample to the log. */

@@ -15,6 +15,18 @@ uint64_t pen_trainer_written(const struct pen_trainer *t)
   return t->written_before + counters.bytes_written;
 }
 
+/* Only where every tile is in the store do steps commit. */
+uint64_t pen_trainer_written_per_step(const struct pen_trainer *t)
+{
+  const struct pen_layout *l = &t->session.layout;
+  const struct pen_run_plan *plan = &t->session.plan;
+  uint64_t interval = t->set.commit_interval;
+  if (!t->set.durable || l->n_store_tiles < l->n_tiles)
+    return plan->nvme_between_bytes;
+  return (plan->nvme_written_bytes + (interval - 1) * plan->nvme_between_bytes) /
+         interval;
+}
+
 /* A step, and the pending update that a clean stop applies; what is updated
  * early may have to be done again in both. */
 bool pen_trainer_may_write(const struct pen_trainer *t)

@@ -227,9 +227,8 @@ def nan_row(model, byte):
     path = os.path.join(model, "model.safetensors")
     contents = tensors(path)
     dtype, shape, blob = contents["model.embed_tokens.weight"]
-    assert dtype == "F32", dtype
-    width = shape[1] * 4
-    row = struct.pack("<f", math.nan) * shape[1]
+    row = {"F32": struct.pack("<f", math.nan), "BF16": struct.pack("<H", 0x7fc0)}[dtype] * shape[1]
+    width = len(row)
     contents["model.embed_tokens.weight"] = (dtype, shape, blob[:byte * width] + row + blob[(byte + 1) * width:])
     write_tensors(path, contents)
 

@@ -32,14 +32,28 @@ def early_job():
     with open(job.data, "r+b") as f:
         f.seek(105)
         f.write(b"z")
-    job.early = ("--speculative-updates", "all")
+    job.more = ("--speculative-updates", "all")
+    return job
+
+
+def halves_job():
+    """Steps between commits write tiles without their halves, some of those that commit are skipped."""
+    job = Job(os.path.join(SCRATCH.name, "halves"), "--save-steps", "3", "--batch-size", "1", "--dtype", "bf16",
+              "--state-format", "int8", steps=7, data_bytes=300, tie_word_embeddings=False)
+    nan_row(job.model, ord("z"))
+    with open(job.data, "r+b") as f:
+        f.seek(70)
+        f.write(b"z")
+        f.seek(240)
+        f.write(b"z")
+    job.more = ("--commit-interval", "2")
     return job
 
 
 def options(job, folder, engine, *faults):
     drive = ("--offload-optimizer", "nvme", "--offload-gradients", "nvme", "--nvme-path", f"{folder}/nvme")
     spec = ",".join([f"fault:{engine}", f"seed={SEED}", *faults]) if faults else engine
-    return (*drive, *TILE, *getattr(job, "early", ()), "--io-engine", spec)
+    return (*drive, *TILE, *getattr(job, "more", ()), "--io-engine", spec)
 
 
 def attempt(job, output, *words):
@@ -95,14 +109,16 @@ def fails_at_every(job, kind, share):
                 output = f"{folder}/{engine}{at}"
                 stopped_cleanly(attempt(job, output, *options(job, output, engine, f"{kind}={at}")), what)
                 continues(job, output, engine, what)
-    body.__name__ = f"{kind} at the n-th request{', early updates' if job is EARLY else ''}"
+    which = {EARLY: ", early updates", HALVES: ", commits of halves"}.get(job, "")
+    body.__name__ = f"{kind} at the n-th request{which}"
     return test(body)
 
 
-EARLY = early_job()
-for fault, wanted, wanted_early in (("cut", 25, 12), ("eio", 10, 6), ("enospc", 8, 6)):
+EARLY, HALVES = early_job(), halves_job()
+for fault, wanted, wanted_early, wanted_halves in (("cut", 25, 12, 12), ("eio", 10, 6, 4), ("enospc", 8, 6, 4)):
     fails_at_every(JOB, fault, wanted)
     fails_at_every(EARLY, fault, wanted_early)
+    fails_at_every(HALVES, fault, wanted_halves)
 
 
 @test
@@ -112,6 +128,15 @@ def early_updates_come_to_all_there_is(folder):
     stood, again, discarded = map(int, re.search(r"of (\d+) steps stood, (\d+) done again, (\d+) discarded",
                                                  done.stderr).groups())
     assert stood and again and discarded, done.stderr
+
+
+@test
+def halves_come_to_commits_of_both_kinds(folder):
+    """What the faults above come to: commits after steps that were applied, and after skipped ones."""
+    del folder
+    skipped = [line["loss"] is None for line in log(HALVES.straight())]
+    due = skipped[1::2]
+    assert any(due) and not all(due) and not all(skipped[::2]), skipped
 
 
 def goes_on(kind):

@@ -8,12 +8,15 @@ One line that makes it red: halves taken from the tile where the weights are
 newer, a checkpoint without them, a random number drawn by tile and not by
 element.
 """
+import json
 import os
-
+import re
+import shutil
+import struct
 import tempfile
 import time
 
-from penstock import (LONG, RANDOM, Job, fail, log, main, same_log, same_tensors, same_weights, succeed,
+from penstock import (LONG, RANDOM, Job, fail, log, main, nan_row, run, same_log, same_tensors, same_weights, succeed,
                       tensors, test, tier_bytes)
 
 STEPS = 24 if LONG else 12
@@ -40,8 +43,11 @@ PLACEMENTS = {
     "scalar, 3 update threads": ("--isa", "scalar", "--update-threads", "3", *TILE),
     "avx2": ("--isa", "avx2", *DRIVE),
     "updated in place": (*DRIVE, *TILE, "--durability", "none"),
+    "a commit every 5 steps": (*DRIVE, *TILE, "--commit-interval", "5"),
+    "a commit every 3 steps, early updates": (*DRIVE, *TILE, "--commit-interval", "3", "--speculative-updates", "all"),
     "checkpoints": ("--save-steps", "4", *TILE),
 }
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
 
 
@@ -116,9 +122,10 @@ def kill_and_resume(job, state, words):
 
 
 STORAGES = (("RAM", TILE), ("a drive", DRIVE), ("drives alone", ALL_ON_DISK))
+SELDOM = ("a drive, a commit every 3 steps", (*DRIVE, *TILE, "--commit-interval", "3"))
 for of, a_state in enumerate(FORMATS):
-    for number, (storage, storage_words) in enumerate(STORAGES):
-        if not LONG and of != number:
+    for number, (storage, storage_words) in enumerate((*STORAGES, SELDOM)):
+        if not LONG and number not in (of, len(STORAGES)):
             continue
         function = kill_and_resume(JOBS[0], a_state, storage_words)
         function.__name__ = f"{a_state} killed on {storage}"
@@ -140,6 +147,127 @@ def exact_formats_may_be_changed_on_resume(folder):
     job.train(f"{folder}/straight", "--lr-scheduler-type", "constant")
     same_log(output, f"{folder}/straight")
     same_weights(output, f"{folder}/straight")
+
+
+def state_of(folder, run):
+    """Master weights and both moments of a finished run, by name, as lists of numbers."""
+    succeed("export", run, "-o", f"{folder}/out", "--with-optimizer", "--overwrite")
+    return [{name: [x for x, in struct.iter_unpack("<f", blob)]
+             for name, (_, _, blob) in tensors(f"{folder}/out/{kind}.safetensors").items()}
+            for kind in ("master_weights", "exp_avg", "exp_avg_sq")]
+
+
+def rounded(kind, state, old, new):
+    """Is every number what the format keeps of the old one?  A moment in int8 is half a code away, of the largest."""
+    for name, values in old.items():
+        most = max(map(abs, values))
+        for was, now in zip(values, new[name]):
+            far = {"bf16": abs(was) * 2 ** -8 if kind else 0,
+                   "int8": most * 0.008 if kind else abs(was) * 2 ** -16}.get(state, 0)
+            assert abs(was - now) <= far, f"{name}: {was} became {now} in {state}"
+
+
+CONSTANT = ("--lr-scheduler-type", "constant")
+CHANGES = (("fp32", "int8"), ("int8", "fp32"), ("split32", "bf16"), ("bf16", "int8"), ("int8", "bf16"))
+ROUNDS = {"bf16": ("moments to bf16",), "int8": ("moments to 8-bit codes", "24 bits")}
+
+
+def convert(job, first, then):
+    """On resume, if an option says so: what the new format keeps is unchanged, the rest rounded to nearest, which is
+    said; then the run goes on with the new format's numbers, wherever it lies, also if it is killed while it changes."""
+    def body(folder):
+        drive = [*resolve(job, (*DRIVE, *TILE), folder), *CONSTANT]
+        change = ("--state-format", then, "--convert-state", "--resume")
+        for where, words in (("drive", drive), ("ram", (*TILE, *CONSTANT))):
+            job.train(f"{folder}/{where}", *words, "--state-format", first, "--max-steps", 6, "--save-steps", 6)
+        shutil.copytree(f"{folder}/ram", f"{folder}/cut")
+        before = state_of(folder, f"{folder}/drive")
+        fail(1, ("--state-format", "--convert-state"), *job.args(f"{folder}/drive", *drive, "--state-format", then, "--resume"))
+        done = job.train(f"{folder}/drive", *drive, *change, "--max-steps", 6)
+        said = next(line for line in done.stderr.splitlines() if f"state in {first} becomes {then}" in line)
+        assert all(word in said for word in ROUNDS.get(then, ("exactly",))), said
+        for kind, (old, new) in enumerate(zip(before, state_of(folder, f"{folder}/drive"))):
+            rounded(kind, then, old, new)
+        if then in ROUNDS:
+            assert before != state_of(folder, f"{folder}/drive"), "nothing was rounded"
+        for where, words in (("drive", (*drive, "--resume")), ("ram", (*TILE, *CONSTANT, *change)),):
+            done = job.train(f"{folder}/{where}", *words)
+            assert "becomes" not in done.stderr or where == "ram", done.stderr
+            assert then == "fp32" or f" {then}," in done.stderr, done.stderr
+        same_log(f"{folder}/drive", f"{folder}/ram")
+        same_weights(f"{folder}/drive", f"{folder}/ram")
+        cuts = 0
+        for at in (0, 4, 12, 20, 28, 36):
+            cuts += run(*job.args(f"{folder}/cut", *drive, *change, "--io-engine", f"fault:threads,cut={at}")).returncode
+        assert cuts > 2, "power was not cut"
+        job.train(f"{folder}/cut", *drive, *change)
+        same_log(f"{folder}/cut", f"{folder}/ram")
+        same_weights(f"{folder}/cut", f"{folder}/ram")
+    body.__name__ = f"{first} becomes {then} on resume"
+    return body
+
+
+for number, (a_first, a_then) in enumerate(CHANGES):
+    test(convert(JOBS[number % len(JOBS)], a_first, a_then))
+
+
+def nan_job():
+    """Some of its steps are skipped."""
+    job = Job(os.path.join(SCRATCH.name, "nan"), "--dtype", "bf16", "--max-skips", "1000", "--lr-scheduler-type", "constant",
+              steps=10, torch_dtype="bfloat16", tie_word_embeddings=False)
+    nan_row(job.model, ord("z"))
+    with open(job.data, "r+b") as f:
+        for at in range(100, 1400, 150):
+            f.seek(at)
+            f.write(b"z")
+    return job
+
+
+@test
+def a_commit_after_skipped_steps_is_whole(folder):
+    """Steps without a commit leave halves out; one that commits and is skipped adds them, and so does a save with
+    nothing to apply: what an evaluation before it has applied."""
+    job = nan_job()
+    for state in FORMATS:
+        name, ends = f"{folder}/{state}", set()
+        job.train(f"{name}-ram", "--state-format", state, "--save-steps", 1, "--save-total-limit", 100)
+        skipped = [line["loss"] is None for line in log(f"{name}-ram")]
+        for steps in range(4, 10):
+            output, words = f"{name}-{steps}", resolve(job, (*DRIVE, *TILE), f"{name}-{steps}-nvme")
+            words += ["--state-format", state, "--commit-interval", 100, "--data", job.data, "--save-steps", 2,
+                      "--eval-steps", 2, "--eval-data", job.data]
+            job.train(output, *words, "--max-steps", steps)
+            step = steps // 2 * 2
+            for which, run_of in (("out", output), ("want", f"{name}-ram")):
+                succeed("export", f"{run_of}/checkpoint-{step}", "-o", f"{output}-{which}", "--with-optimizer")
+            for kind in ("master_weights", "exp_avg", "exp_avg_sq"):
+                same_tensors(*(tensors(f"{output}-{which}/{kind}.safetensors") for which in ("out", "want")), kind)
+            ends.add(skipped[steps - 1])
+            job.train(output, *words, "--resume")
+            same_weights(output, f"{name}-ram")
+        assert ends == {False, True}, skipped
+
+
+@test
+def between_commits_halves_are_not_written(folder):
+    """10, 6 and 3 bytes a parameter, and two more where a step commits; the plan says so."""
+    job = JOBS[0]
+    n = sum(len(blob) // 2 for _, _, blob in tensors(f"{straight(job, 'fp32')}/model").values())
+    for state, least in (("split32", 10), ("bf16", 6), ("int8", 3.125)):
+        words = resolve(job, (*DRIVE, *TILE), f"{folder}/{state}-nvme")
+        job.train(f"{folder}/{state}", "--state-format", state, *words, "--commit-interval", 4)
+        with open(f"{folder}/{state}/log.jsonl", encoding="utf-8") as f:
+            written = [json.loads(line)["nvme_written_bytes"] for line in f]
+        steps = {step + 1: (written[step] - written[step - 1]) / n for step in range(2, STEPS)}
+        for step, got in steps.items():  # a step applies the update of the one before
+            want = least + 2 * (step % 4 == 1)
+            assert want <= got < 1.1 * want, f"{state}: {got} bytes a parameter in step {step}, not {want}"
+        for interval, want in ((1, least + 2), (4, least + 0.5)):
+            done = job.train(f"{folder}/{state}-{interval}", "--state-format", state, *words, "--commit-interval", interval,
+                             "--dry-run")
+            number, unit = re.search(r"drives: ([0-9.]+) (\w+) written per step", done.stderr).groups()
+            got = float(number) * UNITS[unit] / n
+            assert 0.99 * want < got < 1.1 * want, f"{state}: {got} planned, not {want}"
 
 
 @test
@@ -180,6 +308,9 @@ def what_cannot_be_is_said_in_one_line(folder):
     for state in ("fp32", "bf16"):
         fail(1, ("--state-format", state, "int8"), *job.args(f"{folder}/int8", "--state-format", state, "--resume"))
     fail(2, ("state-format", "split32"), *job.args(f"{folder}/a", "--state-format", "split16"))
+    for words in (("--resume",), ("--state-format", "int8")):
+        fail(2, ("--convert-state needs", "--resume", "--state-format"),
+             *job.args(f"{folder}/a", "--convert-state", *words))
     assert not os.path.exists(f"{folder}/a")
 
 

@@ -95,6 +95,39 @@ static inline int write_step_aside(struct pen_store_queue *queue, char *buffers,
   return write_with(pen_store_write_aside, queue, buffers, step);
 }
 
+/* Every tile's head, of 4096 bytes. */
+static inline int write_heads(struct pen_store_queue *queue, char *buffers,
+                              uint64_t step)
+{
+  for (size_t t = 0; t < N_TILES; t++) {
+    tile_fill(buffers + t * TILE_BYTES, t, step);
+    int code = pen_store_write_tile(queue, t, buffers + t * TILE_BYTES, 4096,
+                                    4096, t);
+    if (code)
+      return code;
+  }
+  return reap_all(queue, N_TILES);
+}
+
+/* What comes behind, of the tiles that are longer. */
+static inline int write_rests(struct pen_store_queue *queue, char *buffers,
+                              uint64_t step)
+{
+  size_t n = 0;
+  for (size_t t = 0; t < N_TILES; t++) {
+    size_t rest = tile_length(t, step) - 4096;
+    tile_fill(buffers + t * TILE_BYTES, t, step);
+    int code = rest ? pen_store_write_rest(queue, t,
+                                           buffers + t * TILE_BYTES + 4096, rest,
+                                           4096, t)
+                    : 0;
+    if (code)
+      return code;
+    n += rest > 0;
+  }
+  return reap_all(queue, n);
+}
+
 /* Reads every tile and asserts that it is that of `step`. */
 static inline void check_step(struct pen_store *store, uint64_t step)
 {

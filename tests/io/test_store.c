@@ -147,6 +147,48 @@ static void test_aside(void **state)
   free(buffers);
 }
 
+/* Heads alone are what is read until their rests come, and what is behind them is
+ * no part of the tile; with the rests they are what was written at once. */
+static void test_heads_and_rests(void **state)
+{
+  FIXTURE(f);
+  struct pen_store_options o = test_options(f.engine, f.dirs, 1);
+  struct pen_store *store = NULL;
+  struct pen_store_queue *queue = NULL;
+  char *buffers = start(&o, &store, &queue), *back = test_buffer(TILE_BYTES);
+  test_fails(pen_store_write_rest(queue, 0, buffers, 4096, 4096, 0), EINVAL,
+             "a commit or a checkpoint has");
+  for (uint64_t step = 2; step < 20; step++) {
+    test_ok(write_heads(queue, buffers, step));
+    for (size_t t = 0; t < N_TILES; t++) {
+      test_ok(pen_store_read_tile(queue, t, back, 4096, t));
+      test_ok(reap_all(queue, 1));
+      assert_memory_equal(back, buffers + t * TILE_BYTES, 4096);
+      test_fails(pen_store_read_tile(queue, t, back, 8192, t), PEN_EMISMATCH,
+                 "4096 were written");
+    }
+    if (step % 3)
+      continue;
+    test_ok(write_rests(queue, buffers, step));
+    check_step(store, step);
+    test_ok(write_rests(queue, buffers, step)); /* anew, into the same place */
+    check_step(store, step);
+    if (step % 2)
+      test_ok(pen_store_commit(store, step, NULL, 0));
+  }
+  test_fails(pen_store_write_rest(queue, 0, buffers, 4096, 8192, 0), EINVAL,
+             "were not written");
+  test_fails(pen_store_write_rest(queue, 0, buffers, TILE_BYTES, 4096, 0), EINVAL,
+             "20480");
+  pen_store_queue_free(&queue);
+  pen_store_close(&store);
+  test_ok(pen_store_open(&o, &store)); /* heads of 19 were never committed */
+  check_step(store, 15);
+  pen_store_close(&store);
+  free(back);
+  free(buffers);
+}
+
 static void test_refusals(void **state)
 {
   FIXTURE(f);
@@ -467,7 +509,7 @@ static void test_heads(void **state)
 
 int main(void)
 {
-  struct CMUnitTest tests[11 * N_ENGINES];
+  struct CMUnitTest tests[12 * N_ENGINES];
   size_t n = 0;
 #define ON_EVERY_ENGINE(function)                                             \
   for (size_t e = 0; e < N_ENGINES; e++) {                                    \
@@ -479,6 +521,7 @@ int main(void)
   ON_EVERY_ENGINE(test_commit_and_reopen);
   ON_EVERY_ENGINE(test_uncommitted_is_gone);
   ON_EVERY_ENGINE(test_aside);
+  ON_EVERY_ENGINE(test_heads_and_rests);
   ON_EVERY_ENGINE(test_refusals);
   ON_EVERY_ENGINE(test_heads);
   ON_EVERY_ENGINE(test_pins_and_rewind);

@@ -1,9 +1,10 @@
 /* The store's promise: whatever fails, and wherever power is cut, the newest
  * committed step is whole.
  *
- * One small run (create, five commits with a pin, scratch traffic and tiles
- * written aside between them) is repeated with a fault at request n, for every n until the run gets
- * through; after each the store is opened again without the fault. */
+ * One small run (create, five commits with a pin, between them scratch traffic
+ * and tiles written aside or in two parts) is repeated with a fault at request n,
+ * for every n until the run gets through; after each the store is opened again
+ * without the fault. */
 #include <errno.h>
 
 #include "tests/io/store_test.h"
@@ -62,6 +63,16 @@ static int write_aside_twice(struct pen_store *store,
   return code;
 }
 
+/* Heads of steps that nobody commits, then this one's, and what comes behind. */
+static int write_in_parts(struct pen_store_queue *queue, char *buffers,
+                          uint64_t step)
+{
+  int code = write_heads(queue, buffers, step + 50);
+  if (!code)
+    code = write_heads(queue, buffers, step);
+  return code ? code : write_rests(queue, buffers, step);
+}
+
 /* Steps after *last; *last is the newest whose commit returned 0. */
 static int run_steps(struct pen_store *store, uint64_t *last)
 {
@@ -73,7 +84,9 @@ static int run_steps(struct pen_store *store, uint64_t *last)
   while (!code && *last < STEPS) {
     uint64_t step = *last + 1;
     code = use_scratch(queue, buffers);
-    if (!code && step % 2) { /* a tile that is written twice in one step */
+    if (!code && step % 3 == 0) {
+      code = write_in_parts(queue, buffers, step);
+    } else if (!code && step % 2) { /* a tile that is written twice in one step */
       code = write_step(queue, buffers, step + 50);
       if (!code)
         code = write_step(queue, buffers, step);

@@ -13,12 +13,11 @@ struct scene {
   struct pen_check check;
 };
 
-/* A training step with a pending update, everything that can be on NVMe there,
- * two micro-batches in one group. */
-static void scene_init_on(struct scene *s, enum toy_kind kind,
-                          const struct pen_placement *p)
+/* Training steps until a commit has tiles of the steps before: two, or three where
+ * those before the last do not commit. */
+static void scene_build(struct scene *s, const struct pen_placement *p,
+                        bool commits)
 {
-  toy_init(&s->toy, kind, 2);
   test_ok(pen_layout_init(&s->layout, &s->toy.workload, p));
   test_ok(pen_carry_init(&s->carry, &s->layout));
   test_ok(pen_carry_init(&s->before, &s->layout));
@@ -26,12 +25,35 @@ static void scene_init_on(struct scene *s, enum toy_kind kind,
                             true));
   test_ok(pen_check_init(&s->check, &s->layout, 10000, 50000));
   struct pen_shape shape = {PEN_STEP_TRAIN, 2, 16, false, true};
-  for (int step = 0; step < 2; step++) {
+  int last = commits ? 1 : 2;
+  for (int step = 0; step <= last; step++) {
     pen_carry_copy(&s->before, &s->carry);
-    test_ok(pen_schedule_build(&s->toy.workload, &s->layout, &shape, true,
-                               &s->carry, &s->schedule));
+    test_ok(pen_schedule_build(&s->toy.workload, &s->layout, &shape,
+                               commits || step == last, &s->carry, &s->schedule));
   }
   test_ok(pen_check_schedule(&s->check, &s->layout, &s->schedule, &s->before));
+}
+
+/* A training step with a pending update, everything that can be on NVMe there,
+ * two micro-batches in one group. */
+static void scene_init_on(struct scene *s, enum toy_kind kind,
+                          const struct pen_placement *p)
+{
+  toy_init(&s->toy, kind, 2);
+  scene_build(s, p, true);
+}
+
+/* Tiles in the store whose halves are weights in RAM, a third of the blocks updated
+ * early, in a step that commits after one that did not. */
+static void scene_init_halves(struct scene *s)
+{
+  struct pen_placement p = places_plain();
+  p.state_host_bytes = 0;
+  p.speculative_blocks = 3;
+  toy_init(&s->toy, TOY_UNTIED, 2);
+  s->toy.workload.state = &pen_state_int8;
+  s->toy.workload.weight_elem_bytes = sizeof(uint16_t);
+  scene_build(s, &p, false);
 }
 
 static void scene_init_of(struct scene *s, enum toy_kind kind)
@@ -434,6 +456,39 @@ static void test_ticket_out_of_order(void **state)
   scene_done(&s);
 }
 
+/* A commit names whole tiles, whatever was decided; what stands was written
+ * whole. */
+static void test_tiles_are_committed_whole(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init_halves(&s);
+  struct pen_task *halves = find(&s, PEN_TASK_WRITE_HALVES, 2);
+  assert_int_equal(halves->guard, PEN_GUARD_SKIP);
+  halves->guard = PEN_GUARD_APPLY;
+  test_fails(check(&s), PEN_ESCHEDULE, "whose halves are not in the store");
+  halves->guard = PEN_GUARD_SKIP;
+  test_ok(check(&s));
+  struct pen_task *write = find(&s, PEN_TASK_WRITE_TILE, 1);
+  write->cost.nvme_bytes -= PEN_SLOT_ALIGN;
+  test_fails(check(&s), PEN_ESCHEDULE, "whose halves are not in the store");
+  write->cost.nvme_bytes += PEN_SLOT_ALIGN;
+  struct pen_task *aside = find(&s, PEN_TASK_WRITE_ASIDE, 1);
+  aside->cost.nvme_bytes -= PEN_SLOT_ALIGN;
+  test_fails(check(&s), PEN_ESCHEDULE, "written aside, whole");
+  aside->cost.nvme_bytes += PEN_SLOT_ALIGN;
+  test_ok(check(&s));
+  scene_done(&s);
+}
+
+static void test_halves_wait_for_what_they_need(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init_halves(&s);
+  without_each_wait(&s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -456,6 +511,8 @@ int main(void)
       cmocka_unit_test(test_part_never_filled),
       cmocka_unit_test(test_two_fill_the_same_bytes),
       cmocka_unit_test(test_ticket_out_of_order),
+      cmocka_unit_test(test_tiles_are_committed_whole),
+      cmocka_unit_test(test_halves_wait_for_what_they_need),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
