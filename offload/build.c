@@ -13,15 +13,6 @@
 
 static const enum pen_guard always = PEN_GUARD_ALWAYS;
 
-/* The rows of one micro-batch lie anywhere in the embedding: each of its blocks
- * is taken to hold an equal part of them. */
-static void charge_rows(struct pen_emit *e, uint32_t act)
-{
-  size_t n_blocks = e->w->rows_end - e->w->rows_begin;
-  uint64_t bytes = e->l->slots[act].bytes / n_blocks;
-  pen_emit_traffic(e, bytes, bytes);
-}
-
 /* What compute must know of each micro-batch: written on the host, then up. */
 static void emit_inputs(struct pen_emit *e, struct pen_build_span g)
 {
@@ -37,32 +28,6 @@ static void emit_inputs(struct pen_emit *e, struct pen_build_span g)
     pen_emit_renew(e, to);
     pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, pen_build_micro(g, j), from,
                   to, l->slots[from].bytes);
-  }
-}
-
-/* The batch's embedding rows: found on the host, then up. */
-static void emit_gather(struct pen_emit *e, struct pen_build_span g)
-{
-  const struct pen_layout *l = e->l;
-  bool up = l->compute_tier == PEN_TIER_DEVICE;
-  uint32_t *x = up ? l->rows_x : l->act_home;
-  for (size_t j = 0; j < g.count; j++)
-    pen_emit_renew(e, x[j]);
-  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++) {
-    pen_build_update(e, b);
-    uint32_t w = pen_move_weight_host(e, b);
-    for (size_t j = 0; j < g.count; j++) {
-      pen_emit_task(e, PEN_TASK_GATHER, PEN_LANE_UPDATE, always, (uint32_t)b,
-                    pen_build_micro(g, j));
-      pen_build_read_weight(e, b, w);
-      pen_emit_write(e, x[j]);
-      charge_rows(e, x[j]);
-    }
-  }
-  for (size_t j = 0; up && j < g.count; j++) {
-    pen_emit_renew(e, l->act_home[j]);
-    pen_emit_copy(e, PEN_LANE_UPLOAD, always, PEN_NONE, pen_build_micro(g, j), x[j],
-                  l->act_home[j], l->slots[x[j]].bytes);
   }
 }
 
@@ -234,41 +199,6 @@ static void emit_backward_block(struct pen_emit *e, struct pen_build_span g, siz
   pen_build_close_sum(e, block, sum, last);
 }
 
-/* The gradient of the gathered rows comes down and is added in token order. */
-static void emit_scatter(struct pen_emit *e, struct pen_build_span g)
-{
-  const struct pen_layout *l = e->l;
-  for (size_t j = 0; j < g.count; j++) {
-    uint32_t d = l->d[j];
-    if (l->compute_tier == PEN_TIER_DEVICE) {
-      uint32_t down = pen_emit_take(e, l->rows_d, pen_build_micro(g, j));
-      pen_emit_copy(e, PEN_LANE_DOWNLOAD, always, PEN_NONE, pen_build_micro(g, j), d,
-                    down, l->slots[d].bytes);
-      d = down;
-    }
-    uint64_t bytes = l->slots[d].bytes;
-    uint64_t fp32 = bytes / e->w->weight_elem_bytes * sizeof(float);
-    pen_emit_task(e, PEN_TASK_SCATTER, PEN_LANE_UPDATE, always, PEN_NONE,
-                  pen_build_micro(g, j));
-    pen_emit_read(e, d);
-    pen_emit_modify(e, l->rows_sums);
-    pen_emit_traffic(e, bytes + fp32, fp32);
-  }
-}
-
-static void emit_zero_rows(struct pen_emit *e)
-{
-  pen_emit_renew(e, e->l->rows_sums);
-  pen_emit_task(e, PEN_TASK_ZERO, PEN_LANE_UPDATE, always, PEN_NONE, PEN_NONE);
-  pen_emit_write(e, e->l->rows_sums);
-}
-
-static void emit_finish_rows(struct pen_emit *e)
-{
-  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++)
-    pen_build_finish_rows(e, b);
-}
-
 /* What finishing the blocks [first, end) counted. */
 static void emit_counts_down(struct pen_emit *e, size_t first, size_t end)
 {
@@ -339,12 +269,14 @@ static void emit_group(struct pen_emit *e, struct pen_build_span g)
   bool last = g.first + g.count == e->shape->n_micros;
   size_t n_body = e->w->body_end - e->w->body_begin;
   emit_inputs(e, g);
-  emit_gather(e, g);
+  pen_build_gather(e, g);
   for (size_t body = 0; body < n_body; body++)
     if (pen_build_has_experts(e, body))
       pen_build_experts_forward(e, g, body);
     else
       emit_forward_block(e, g, body);
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++)
+    pen_build_update(e, b); /* unless they had to come first */
   if (e->shape->kind == PEN_STEP_LOGITS) {
     emit_head_logits(e, g);
     end_updates(e);
@@ -358,7 +290,7 @@ static void emit_group(struct pen_emit *e, struct pen_build_span g)
       pen_build_experts_backward(e, g, body, last);
     else
       emit_backward_block(e, g, body, last);
-  emit_scatter(e, g);
+  pen_build_scatter(e, g);
 }
 
 static void emit_groups(struct pen_emit *e)
@@ -373,14 +305,12 @@ static void emit_groups(struct pen_emit *e)
     if (l->results_host != l->results_device)
       pen_emit_renew(e, l->results_host);
   }
-  if (trains)
-    emit_zero_rows(e);
   for (size_t first = 0; first < n; first += group, e->group++) {
     struct pen_build_span g = {first, n - first < group ? n - first : group, 0};
     emit_group(e, g);
   }
-  if (trains)
-    emit_finish_rows(e);
+  for (size_t b = e->w->rows_begin; trains && b < e->w->rows_end; b++)
+    pen_build_finish_rows(e, b);
   if (e->shape->kind != PEN_STEP_LOGITS) {
     emit_results_down(e);
   } else if (l->logits != l->logits_host) {

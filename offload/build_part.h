@@ -42,6 +42,11 @@ void pen_build_close_sum(struct pen_emit *e, size_t block, uint32_t sum,
 /* A block of the embedding, once the gradients of all its rows are summed. */
 void pen_build_finish_rows(struct pen_emit *e, size_t block);
 
+/* The rows of a group's tokens, and the gradients that come back to them; before
+ * the first, the sum of these is 0 (build_rows.c). */
+void pen_build_gather(struct pen_emit *e, struct pen_build_span g);
+void pen_build_scatter(struct pen_emit *e, struct pen_build_span g);
+
 /* A body block with experts, and these (build_experts.c). */
 bool pen_build_has_experts(const struct pen_emit *e, size_t body);
 void pen_build_experts_forward(struct pen_emit *e, struct pen_build_span g,

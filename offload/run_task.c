@@ -31,6 +31,32 @@ static int do_gather(struct pen_run *run, const struct pen_task *t,
   return model(run)->gather(model(run)->ctx, t->block, t->micro, at[0], at[1]);
 }
 
+/* The rows that the pending update will make; skipped, those there are. */
+static int do_rows_ahead(struct pen_run *run, const struct pen_task *t,
+                         void *const *at)
+{
+  struct pen_step_rows rows;
+  struct pen_update update = {.isa = run->o.isa,
+                              .params = &run->update.params,
+                              .workload = run->o.workload,
+                              .tile = &run->o.layout->tiles[t->tile],
+                              .state = at[1],
+                              .grad = at[0],
+                              .weight = at[2],
+                              .seed = run->update.seed,
+                              .step = run->update.number};
+  model(run)->rows(model(run)->ctx, t->block, &rows);
+  struct pen_update_ahead ahead = {&update, &rows, run->update.apply, at[3]};
+  pen_update_rows(run->o.update_pool, &ahead);
+  return 0;
+}
+
+static int do_gather_ahead(struct pen_run *run, const struct pen_task *t,
+                           void *const *at)
+{
+  return model(run)->gather_ahead(model(run)->ctx, t->micro, at[0], at[1]);
+}
+
 static int do_inputs(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
@@ -354,6 +380,8 @@ static int do_save_block(struct pen_run *run, const struct pen_task *t,
 /* READ, WRITE, and those of tiles are transfers (run_transfers.c). */
 static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_GATHER] = do_gather,
+    [PEN_TASK_ROWS_AHEAD] = do_rows_ahead,
+    [PEN_TASK_GATHER_AHEAD] = do_gather_ahead,
     [PEN_TASK_INPUTS] = do_inputs,
     [PEN_TASK_FORWARD] = do_forward,
     [PEN_TASK_BACKWARD] = do_backward,

@@ -37,6 +37,9 @@ enum pen_lane {
  * stands for the tier compute reads: the host itself when memory is unified. */
 #define PEN_TASK_LIST(X)                                                      \
   X(GATHER, "gather")             /* r weight(host), w x(host)          */   \
+  X(ROWS_AHEAD, "rows ahead")     /* r grad(part), r state, r weight    */   \
+                                  /*   (part), w rows (all host)        */   \
+  X(GATHER_AHEAD, "gather ahead") /* r rows(host), w x                  */   \
   X(INPUTS, "inputs")             /* w inputs(host)                     */   \
   X(FORWARD, "forward")           /* r inputs, r w, r x, w y, w work    */   \
                                   /*   [, w saved]                      */   \

@@ -25,4 +25,14 @@ struct pen_update {
  * says.  Allocates nothing; the pool's one caller at a time. */
 void pen_update_tile(struct pen_pool *pool, const struct pen_update *update);
 
+/* The weights that a tile's step will make of the parts of rows that it holds, in
+ * an array of the step's rows; `update`'s arrays and weights stay as they are. */
+struct pen_update_ahead {
+  const struct pen_update *update;
+  const struct pen_step_rows *rows;
+  bool applies; /* false: the weights there are */
+  void *out;    /* [rows->n, rows->width] */
+};
+void pen_update_rows(struct pen_pool *pool, const struct pen_update_ahead *ahead);
+
 #endif

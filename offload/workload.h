@@ -145,11 +145,21 @@ struct pen_device_update {
   void *weight;     /* out */
 };
 
+/* The rows of the embedding that a step's tokens take: the i-th is number ids[i] of
+ * all rows, of which a block has [begin, end), `width` elements each, and number i
+ * of arrays that hold the step's rows alone. */
+struct pen_step_rows {
+  const uint32_t *ids; /* [n] */
+  size_t n;
+  size_t begin, end;
+  size_t width;
+};
+
 /* What the model computes.  `micro` counts within the step; the model's `ctx`
  * holds that step's batches.  Every pointer is inside a slot the running task
  * declared.  Weights and activations have the run's dtype (bf16 or fp32).
- * Threads: gather, scatter, put_inputs, keep_rows and finish_rows run on the
- * update lane and read and write RAM; all else is of the compute lane, may return before
+ * Threads: gather, gather_ahead, scatter, put_inputs, keep_rows and finish_rows run
+ * on the update lane and read and write RAM; all else is of the compute lane, may return before
  * its work is done, and touches no array of its slots itself, since they may
  * lie in a device's memory.  All return 0 or a negative code with its text set;
  * none allocates, blocks or logs. */
@@ -159,6 +169,10 @@ struct pen_compute {
   /* x[t] = row ids[t] of the embedding, for the tokens whose row lies in this
    * rows block; the other rows of x are left alone. */
   int (*gather)(void *ctx, size_t block, size_t micro, const void *w, void *x);
+  /* The same for all of its tokens, from an array of the step's rows alone; and
+   * which these are, of a rows block. */
+  int (*gather_ahead)(void *ctx, size_t micro, const void *rows, void *x);
+  void (*rows)(void *ctx, size_t block, struct pen_step_rows *ret_rows);
 
   /* inputs [inputs_bytes] = all that the compute lane's calls need to know of
    * this micro-batch, as they will get it. */

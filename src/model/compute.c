@@ -1,7 +1,7 @@
 /* compute.c: struct pen_compute over embedding, positions, layers, final norm
  * and head.
  *
- * gather, scatter, put_inputs, keep_rows and finish_rows run on the update lane,
+ * gather, gather_ahead, scatter, put_inputs, keep_rows and finish_rows run on the update lane,
  * all else on the compute lane; the two share only what is constant during a step.  Nothing
  * here allocates.  Disadvantage: every block of the body is called as if it
  * were a layer, though norm and positions need little of that. */
@@ -31,6 +31,26 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   m->host_ops->embed(&m->update_stream, b->ids, b->tokens, info->row_begin,
                      info->rows, m->params->config.hidden_size, m->embed_scale, w, x);
   return pen_stream_take_status(&m->update_stream);
+}
+
+static int gather_ahead(void *ctx, size_t micro, const void *rows, void *x)
+{
+  struct pen_model *m = ctx;
+  const struct pen_compute_micro *b = &m->micros[micro];
+  m->host_ops->embed(&m->update_stream, b->places, b->tokens, 0, m->rows.n,
+                     m->params->config.hidden_size, m->embed_scale, rows, x);
+  return pen_stream_take_status(&m->update_stream);
+}
+
+static void step_rows(void *ctx, size_t block, struct pen_step_rows *ret_rows)
+{
+  struct pen_model *m = ctx;
+  const struct pen_param_block *info = info_of(m, block);
+  *ret_rows = (struct pen_step_rows){.ids = m->rows.ids,
+                                     .n = m->rows.n,
+                                     .begin = info->row_begin,
+                                     .end = info->row_begin + info->rows,
+                                     .width = m->params->config.hidden_size};
 }
 
 static int scatter(void *ctx, size_t micro, const void *d, float *sums)
@@ -460,7 +480,8 @@ static int update(void *ctx, size_t block, const struct pen_device_update *u)
 void pen_compute_init(struct pen_model *model)
 {
   model->compute = (struct pen_compute){
-      .ctx = model, .gather = gather, .put_inputs = put_inputs, .forward = forward,
+      .ctx = model, .gather = gather, .gather_ahead = gather_ahead,
+      .rows = step_rows, .put_inputs = put_inputs, .forward = forward,
       .backward = backward, .route = route, .expert = expert, .join = join,
       .join_backward = join_backward, .expert_backward = expert_backward,
       .route_backward = route_backward, .head_begin = head_begin,

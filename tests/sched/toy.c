@@ -42,7 +42,32 @@ static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
   return 0;
 }
 
+static int gather_ahead(void *ctx, size_t micro, const void *rows, void *x)
+{
+  struct toy *toy = ctx;
+  for (size_t t = 0; t < TOKENS; t++)
+    memcpy((float *)x + t * WIDTH,
+           (const float *)rows + id_of(toy, micro, t) * WIDTH,
+           WIDTH * sizeof(float));
+  return 0;
+}
+
 /* A step's rows are all there are, in their own order. */
+static void step_rows(void *ctx, size_t block, struct pen_step_rows *ret_rows)
+{
+  struct toy *toy = ctx;
+  static const uint32_t ids[] = {
+      0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+      16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+      32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47};
+  size_t begin = (block - toy->workload.rows_begin) * ROWS_PER_BLOCK;
+  *ret_rows = (struct pen_step_rows){.ids = ids,
+                                     .n = n_rows(toy),
+                                     .begin = begin,
+                                     .end = begin + ROWS_PER_BLOCK,
+                                     .width = WIDTH};
+}
+
 static size_t first_of_rows(const struct toy *toy, size_t block)
 {
   return (block - toy->workload.rows_begin) * ROWS_PER_BLOCK * WIDTH;
@@ -273,6 +298,8 @@ static void set_compute(struct toy *toy)
   toy->compute = (struct pen_compute){
       .ctx = toy,
       .gather = gather,
+      .gather_ahead = gather_ahead,
+      .rows = step_rows,
       .put_inputs = put_inputs,
       .forward = forward,
       .backward = backward,
