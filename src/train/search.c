@@ -1,9 +1,11 @@
 /* search.c: coordinate descent over what changes a step's time but no number.
  *
  * Each candidate is a real layout and a real schedule, simulated for as long as
- * it may still be the fastest; none is simulated twice.  Main thread, at start.
- * Disadvantage: choices are changed one by one, so two that help only together
- * are not found. */
+ * it may still be the fastest; none is simulated twice.  The size of groups
+ * decides what memory is left for all else, so in the end the search begins once
+ * more from the rule with the size that was found, which else followed from other
+ * choices.  Main thread, at start.  Disadvantage: choices are changed one by one,
+ * so two that help only together are not found. */
 #include "src/train/search.h"
 
 #include <string.h>
@@ -303,6 +305,42 @@ static int take_turns(struct search *s)
   return rc;
 }
 
+/* *ret_group: of the fastest so far. */
+static int group_of_best(const struct search *s, size_t *ret_group)
+{
+  struct pen_search_result c = result_of(s, &s->best);
+  struct pen_layout layout;
+  int rc = s->p->place(s->p->ctx, &c.wish, &layout);
+  if (rc < 0)
+    return rc;
+  *ret_group = layout.placement.group_size;
+  pen_layout_done(&layout);
+  return 0;
+}
+
+/* The faster of both stays. */
+static int begin_again(struct search *s)
+{
+  struct point best = s->best;
+  double seconds = s->found.seconds;
+  size_t recompute = s->recompute, group;
+  int rc = group_of_best(s, &group);
+  for (int choice = 0; choice < CHOICES; choice++)
+    s->best.value[choice] = choice == GROUP ? group : BY_RULE;
+  if (rc == 0)
+    rc = try_point(s, &s->best, 0, &s->found.seconds, &s->recompute);
+  if (rc == 0)
+    rc = take_turns(s);
+  if (rc == 0 && s->found.seconds > 0 &&
+      s->found.seconds < seconds * (1 - PEN_SEARCH_GAIN))
+    return 0;
+  pen_error_clear();
+  s->best = best;
+  s->found.seconds = seconds;
+  s->recompute = recompute;
+  return rc == -PEN_ENOFIT ? 0 : rc;
+}
+
 int pen_search(const struct pen_search_problem *problem,
                const struct pen_fit_wish *rule,
                struct pen_search_result *ret_result)
@@ -318,6 +356,8 @@ int pen_search(const struct pen_search_problem *problem,
     pen_error_take(&why);
   s.found.rule_seconds = s.found.seconds;
   int rc = take_turns(&s);
+  if (rc == 0 && problem->free.group && s.found.seconds > 0)
+    rc = begin_again(&s);
   if (rc == 0 && s.found.seconds == 0) {
     pen_error_put(&why);
     return first;
