@@ -115,11 +115,20 @@ int pen_bench_advice_make(const struct pen_config *config,
 
 /* ---- printing ---- */
 
+/* Three digits, or all of a large number: "0.0123", "18210". */
+#define NUMBER_BYTES 32
+static const char *number(double value, char ret_text[NUMBER_BYTES])
+{
+  snprintf(ret_text, NUMBER_BYTES, value < 1000 ? "%.3g" : "%.0f", value);
+  return ret_text;
+}
+
 static void print_life(const struct pen_drive_advice *m)
 {
   if (m->steps_to_tbw > 0)
-    printf("  %9.4g steps, %.4g days to the rating", m->steps_to_tbw,
-           m->days_to_tbw);
+    printf("  %9s steps, %s days to the rating",
+           number(m->steps_to_tbw, (char[NUMBER_BYTES]){0}),
+           number(m->days_to_tbw, (char[NUMBER_BYTES]){0}));
 }
 
 static void print_model(const struct pen_drive_advice *m)
@@ -133,9 +142,11 @@ static void print_model(const struct pen_drive_advice *m)
     puts("; does not fit in this machine's memory");
     return;
   }
-  printf(", %8s written a step; a step %.4g s, of them %.3g s for the drives "
-         "(their own work %.4g s)",
-         written, m->step_seconds, m->added_seconds, m->alone_seconds);
+  printf(", %8s written a step; a step %s s, of them %s s for the drives "
+         "(their own work %s s)",
+         written, number(m->step_seconds, (char[NUMBER_BYTES]){0}),
+         number(m->added_seconds, (char[NUMBER_BYTES]){0}),
+         number(m->alone_seconds, (char[NUMBER_BYTES]){0}));
   print_life(m);
   putchar('\n');
 }

@@ -48,6 +48,7 @@ static int save_profile(const char *path, const struct pen_machine *m)
   }
   if (rc == 0)
     rc = pen_machine_save(m, path);
+  fflush(stdout); /* the next line goes elsewhere */
   if (rc == 0)
     pen_log_info("profile: %s", path);
   return rc;
