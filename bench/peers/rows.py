@@ -31,10 +31,9 @@ OWN_AVX2 = (*STATE_IN_RAM, "--isa", "avx2")
 
 
 def in_memory(size, work):
-    """At most so much RAM, the drive of the work folder for the rest, and the smaller of the two
-    formats of state that train to the same bits."""
+    """At most so much RAM, the drive of the work folder for the rest."""
     return ("--host-memory", size, "--nvme-path", os.path.join(work, "state"),
-            "--state-after-run", "discard", "--state-format", "split32")
+            "--state-after-run", "discard")
 
 
 class Setting:
