@@ -2,7 +2,8 @@
  *
  * Main thread, before training.  The child's standard input and output are
  * /dev/null; its standard error is a pipe, whose lines are its word to the user,
- * and the last one the reason where it fails.
+ * and the last one the reason where it fails.  It is told to end (SIGTERM) when
+ * the thread that started it is gone, killed or not.
  *
  * Disadvantage: no progress is shown while the tool runs; its words are passed
  * on when it has ended. */
@@ -13,10 +14,10 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,8 +28,6 @@
 #define LINE_BYTES 2048
 #define WORDS_BYTES 8192
 #define STOP_POLL_MS 100
-
-extern char **environ;
 
 static int not_found(void)
 {
@@ -141,25 +140,63 @@ static void words_read(int fd, pid_t tool, const volatile sig_atomic_t *stop,
   line_add(words, line);
 }
 
+/* In the child: becomes the tool, whose standard error is `words`; errno goes to
+ * `failure`, which a tool that runs closes.  Calls only what is allowed behind
+ * fork() in a program with threads. */
+static void tool_become(char *const *argv, pid_t parent, int words, int failure)
+{
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+  signal(SIGTERM, SIG_DFL); /* our own handler would swallow one before exec */
+  if (null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(words, 2) == 2 &&
+      prctl(PR_SET_PDEATHSIG, SIGTERM) == 0) {
+    if (getppid() != parent)
+      _exit(1); /* it was gone before it could be watched */
+    execv(argv[0], argv);
+  }
+  int error = errno;
+  ssize_t n = write(failure, &error, sizeof error);
+  _exit(n == sizeof error ? 126 : 127);
+}
+
+/* Starts `argv` with a pipe of two ends as standard error; 0 or -errno. */
+static int tool_fork(char *const *argv, const int *words, pid_t *ret_pid)
+{
+  int failure[2], error = 0;
+  pid_t parent = getpid(), pid;
+
+  if (pipe2(failure, O_CLOEXEC) < 0)
+    return -errno;
+  pid = fork();
+  if (pid == 0)
+    tool_become(argv, parent, words[1], failure[1]);
+  if (pid < 0)
+    error = errno;
+  close(failure[1]);
+  while (pid > 0 && read(failure[0], &error, sizeof error) < 0 && errno == EINTR)
+    ;
+  close(failure[0]);
+  if (pid > 0 && error)
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+      ;
+  if (!error)
+    *ret_pid = pid;
+  return -error;
+}
+
 /* Starts `argv`; *ret_fd reads its standard error. */
 static int tool_spawn(char *const *argv, pid_t *ret_pid, int *ret_fd)
 {
-  posix_spawn_file_actions_t actions;
   int ends[2];
   int r;
 
   if (pipe2(ends, O_CLOEXEC) < 0)
     return pen_error_set(-errno, "cannot make a pipe to %s", argv[0]);
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-  r = posix_spawn(ret_pid, argv[0], &actions, NULL, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
+  r = tool_fork(argv, ends, ret_pid);
   close(ends[1]);
-  if (r) {
+  if (r < 0) {
     close(ends[0]);
-    return pen_error_set(-r, "cannot run %s", argv[0]);
+    return pen_error_set(r, "cannot run %s", argv[0]);
   }
   *ret_fd = ends[0];
   return 0;
@@ -180,7 +217,7 @@ int pen_prepare_run(const char *const *arguments, const volatile sig_atomic_t *s
   for (size_t i = 0; arguments[i]; i++) {
     if (i == MOST_ARGUMENTS)
       return pen_error_set(PEN_EUSAGE, "more than %d arguments for " TOOL, MOST_ARGUMENTS);
-    argv[i + 1] = (char *)(uintptr_t)arguments[i]; /* posix_spawn does not write to them */
+    argv[i + 1] = (char *)(uintptr_t)arguments[i]; /* nobody writes to them */
   }
   r = tool_spawn(argv, &pid, &fd);
   if (r < 0)

@@ -8,7 +8,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "io/files.h"
@@ -61,6 +63,43 @@ static void failures_keep_their_text(void **state)
   assert_refused(pen_prepare_run(no_arguments, &stop, NULL, 0), PEN_ESTOPPED, "stopped while");
   tool_is("kill -9 $$");
   assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), PEN_ESTOPPED, "signal 9");
+}
+
+/* Killed by signal 9, we take the tool along. */
+static void the_tool_ends_with_us(void **state)
+{
+  char script[512], *at_work = strdup(test_path("at-work"));
+  int status = 0;
+  pid_t ours, tool;
+
+  assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* the orphan becomes ours */
+  snprintf(script, sizeof script, ": > %s; exec sleep 20", at_work);
+  tool_is(script);
+  ours = fork();
+  if (ours == 0)
+    _exit(pen_prepare_run(no_arguments, NULL, NULL, 0) ? 1 : 2);
+  for (int i = 0; i < 1000 && access(at_work, F_OK) < 0; i++)
+    usleep(10000);
+  assert_int_equal(access(at_work, F_OK), 0);
+  kill(ours, SIGKILL);
+  assert_int_equal(waitpid(ours, &status, 0), ours);
+  tool = 0;
+  for (int i = 0; i < 500 && tool == 0; i++) {
+    usleep(10000);
+    tool = waitpid(-1, &status, WNOHANG);
+  }
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  assert_true(tool > 0); /* else it sleeps on */
+  assert_true(WIFSIGNALED(status));
+  assert_int_equal(WTERMSIG(status), SIGTERM);
+  free(at_work);
+}
+
+/* What cannot be run is told with its reason. */
+static void a_tool_that_is_no_program(void **state)
+{
+  assert_int_equal(setenv("PENSTOCK_PREPARE", test_path(""), 1), 0); /* a folder */
+  assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), EACCES, "cannot run");
 }
 
 static void missing_tool_says_how_to_install_it(void **state)
@@ -287,6 +326,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_are_passed_on),
     cmocka_unit_test(failures_keep_their_text),
+    cmocka_unit_test(the_tool_ends_with_us),
+    cmocka_unit_test(a_tool_that_is_no_program),
     cmocka_unit_test(missing_tool_says_how_to_install_it),
     cmocka_unit_test(cache_is_used_until_something_changes),
     cmocka_unit_test(the_server_is_asked_line_by_line),
