@@ -19,17 +19,18 @@ from penstock_prepare.gguf_file import TYPES as GGUF_TYPES
 from penstock_prepare.gguf_file import write_gguf
 from penstock_prepare.samples import Sample, Samples
 from penstock_prepare.serve import serve
-from penstock_prepare.show import first_line, show
+from penstock_prepare.show import escaped, first_line, show
 from penstock_prepare.token_file import TokenFile
 from penstock_prepare.tokenizer import Tokenizer
 
 BATCH = 256  # samples that go to the library at once
+SHOWN_DIGITS = 40
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         """One line, not the whole usage before it."""
-        self.exit(2, f"{self.prog}: {message}; see --help\n")
+        self.exit(2, f"{self.prog}: {escaped(message)}; see --help\n")
 
 
 def parser():
@@ -76,6 +77,9 @@ def parser():
 def _count(text):
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no number of 0 or more")
+    if len(text) > len(str(sys.maxsize)) or int(text) > sys.maxsize:
+        raise argparse.ArgumentTypeError(f"{text[:SHOWN_DIGITS]}{'...' * (len(text) > SHOWN_DIGITS)} is more than "
+                                         f"{sys.maxsize}")
     return int(text)
 
 
@@ -125,7 +129,7 @@ def encoded(samples, tokenizer):
 
 
 def say(line):
-    print(line, file=sys.stderr)
+    print(escaped(line), file=sys.stderr)
 
 
 def say_of_template(samples, tokenizer, template):
@@ -227,8 +231,8 @@ def decode(arguments):
     tokenizer = Tokenizer(arguments.tokenizer, arguments.bos, arguments.eos)
     try:
         ids = [int(word) for word in sys.stdin.read().split()]
-    except ValueError as error:
-        raise PrepareError(f"ids are decimal numbers: {error}") from None
+    except ValueError:
+        raise PrepareError("ids are decimal numbers with blanks between, from 0 to 4294967295") from None
     if ids and not 0 <= min(ids) <= max(ids) < 1 << 32:
         raise PrepareError("ids are numbers from 0 to 4294967295")
     sys.stdout.buffer.write(tokenizer.decode(ids, skip_special_tokens=True).encode())
@@ -282,7 +286,7 @@ def main(argv=None):
         message = "stopped"
     else:
         return 0
-    print("penstock-prepare: " + " ".join(message.split()), file=sys.stderr)
+    say("penstock-prepare: " + message.strip())
     return 1
 
 

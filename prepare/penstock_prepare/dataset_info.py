@@ -7,9 +7,8 @@ One disadvantage: entries that fetch from a hub, or name a script, are of no use
 here and are passed over.
 """
 
-import json
-
 from penstock_prepare import PrepareError
+from penstock_prepare.json_file import kind_of, load_json
 
 NAME = "dataset_info.json"
 ALPACA = {"prompt": "instruction", "query": "input", "response": "output",
@@ -23,18 +22,13 @@ def mapping_for(path):
     """A function from record to record, and the entry's name; (None, None) if
     nothing is said of `path`."""
     info = path.parent / NAME
-    try:
-        entries = json.loads(info.read_text("utf-8"))
-    except FileNotFoundError:
-        return None, None
-    except (OSError, ValueError, RecursionError) as error:
-        raise PrepareError(f"cannot read {info}: {error}") from None
-    if not isinstance(entries, dict):
-        raise PrepareError(f"{info} is not an object of data sets")
-    for name, entry in entries.items():
-        if isinstance(entry, dict) and entry.get("file_name") == path.name:
-            return _mapping(entry, f"{info}: {name}"), name
-    return None, None
+    found = None, None
+    for name, entry in load_json(info, {}).items():
+        if not isinstance(entry, dict):
+            raise PrepareError(f"{info}: {name} is {kind_of(entry)}, not an object that describes a data set")
+        if entry.get("file_name") == path.name and not found[0]:
+            found = _mapping(entry, f"{info}: {name}"), name
+    return found
 
 
 def _mapping(entry, origin):

@@ -8,14 +8,16 @@ a directory of text, read as penstock's own reader of bytes reads it.
 One disadvantage: a .json file is read whole before its first record is used.
 """
 
-import json
 import os
 import re
+import stat
 from pathlib import Path
 
 from penstock_prepare import PrepareError
+from penstock_prepare.json_file import parse_json
 
 PROBE_BYTES = 4096
+LINE_BYTES = 1 << 30  # of a record; a line is in memory whole
 RECORD_SUFFIXES = {".json", ".jsonl", ".ndjson", ".parquet"}
 TABLE_SUFFIXES = {".csv", ".tsv"}
 COMPRESSED = (b"\x1f\x8b", b"PK\3\4", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
@@ -43,11 +45,25 @@ def resolve(paths, split):
     resolved = []
     for path in map(Path, paths):
         try:
+            _check_kind(path)
             files = split_files(path, split) if path.is_dir() else []
         except OSError as error:
             raise _unreadable(error, path) from None
         resolved += files or [path]
     return resolved
+
+
+def _check_kind(path):
+    """Only what has an end is read."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return  # reading will tell
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return
+    kinds = {stat.S_IFCHR: "a device", stat.S_IFBLK: "a drive", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    raise PrepareError(f"{path} is {kinds.get(stat.S_IFMT(mode), 'something else')}: data are read from files and "
+                       "directories only; write it to a file first")
 
 
 def is_records(path):
@@ -133,29 +149,17 @@ def _directory(root, notes):
         raise PrepareError(f"there is no text file in {root}")
 
 
-def _parse(text, origin, one_line=False):
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = "" if one_line else f"line {error.lineno}, "
-        raise PrepareError(f"{origin} is not JSON at {where}column {error.colno}: {error.msg}") from None
-    except RecursionError:
-        raise PrepareError(f"{origin} is JSON nested too deep to be a record") from None
-    except ValueError as error:  # a number of thousands of digits
-        raise PrepareError(f"{origin} cannot be read: {error}") from None
-
-
 def _is_json(line):
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(line, ""), dict)
+    except PrepareError:
         return False
 
 
 def _json(path):
     text = _decode(path.read_bytes(), path)
     try:
-        records = _parse(text, path)
+        records = parse_json(text, path)
     except PrepareError as error:
         lines = text.split("\n", 1)
         if len(lines) == 2 and _is_json(lines[0]):
@@ -170,11 +174,13 @@ def _json(path):
 
 def _json_lines(path):
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), 1):
             origin = f"{path} line {number}"
+            if len(line) > LINE_BYTES:
+                raise PrepareError(f"{origin} is longer than {LINE_BYTES} bytes: one record is one line")
             if not line.strip():
                 continue
-            yield origin, _parse(_decode(line.rstrip(b"\r\n"), origin), origin, one_line=True)
+            yield origin, parse_json(_decode(line.rstrip(b"\r\n"), origin), origin, one_line=True)
 
 
 def _parquet(path):

@@ -174,6 +174,7 @@ def write_gguf(folder, tokenizer, kind, output, overwrite=False):
     tensors, notes = _describe(writer, gguf, folder, tokenizer, kind)
     with Target(output, MAGIC, "GGUF file", overwrite=overwrite) as target:
         try:
+            target.hold()
             writer.write_header_to_file(Path(target.temporary))
             writer.write_kv_data_to_file()
             writer.write_ti_data_to_file()

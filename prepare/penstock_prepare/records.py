@@ -17,11 +17,11 @@ One disadvantage: each record is told apart on its own, so a key that is missing
 from the 10,000th record is found when the 10,000th record is read.
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Optional
 
 from penstock_prepare import PrepareError
+from penstock_prepare.json_file import kind_of, parse_json
 
 IGNORED_LABEL = -100
 CHAT_KEYS = ["messages", "conversations", "conversation"]
@@ -83,7 +83,7 @@ def classify(record, origin):
     """(name of the format, what the record is)."""
     if not isinstance(record, dict):
         hint = " (a list of records is a .json file)" if isinstance(record, list) else ""
-        raise PrepareError(f"{origin} is {type(record).__name__}, not an object with fields{hint}")
+        raise PrepareError(f"{origin} is {kind_of(record)}, not an object with fields{hint}")
     # Tables have all columns in all rows; a column without a value is no key.
     record = {key: value for key, value in record.items() if value is not None}
     keys = record.keys()
@@ -111,14 +111,14 @@ def classify(record, origin):
 def _text(record, key, origin):
     value = record.get(key, "")
     if not isinstance(value, str):
-        raise PrepareError(f"{origin}: \"{key}\" is {type(value).__name__}, not text")
+        raise PrepareError(f"{origin}: \"{key}\" is {kind_of(value)}, not text")
     return value
 
 
 def _list(record, key, origin, what):
     value = record.get(key, [])
     if not isinstance(value, list):
-        raise PrepareError(f"{origin}: \"{key}\" is {type(value).__name__}, not a list of {what}")
+        raise PrepareError(f"{origin}: \"{key}\" is {kind_of(value)}, not a list of {what}")
     return value
 
 
@@ -126,13 +126,7 @@ def _json_text(value, key, origin):
     """Some sets keep JSON as text within JSON."""
     if not isinstance(value, str):
         return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except json.JSONDecodeError as error:
-        raise PrepareError(f"{origin}: \"{key}\" is not JSON: {error.msg} at column "
-                           f"{error.colno}") from None
-    except (RecursionError, ValueError) as error:
-        raise PrepareError(f"{origin}: \"{key}\" cannot be read as JSON: {error}") from None
+    return parse_json(value, f"{origin}: \"{key}\"") if value.strip() else None
 
 
 def _pair(record, origin):
@@ -221,7 +215,7 @@ def _messages(items, origin):
     for i, item in enumerate(items):
         where = f"{origin}, message {i}"
         if not isinstance(item, dict):
-            raise PrepareError(f"{where} is {type(item).__name__}, not an object with fields")
+            raise PrepareError(f"{where} is {kind_of(item)}, not an object with fields")
         if "role" in item:
             message = dict(item)
         elif "from" in item:
@@ -230,17 +224,29 @@ def _messages(items, origin):
             raise PrepareError(f"{where} has neither \"role\" nor \"from\"")
         chat.train.append(_trained(message, where))
         if not isinstance(message["role"], str):
-            raise PrepareError(f"{where}: \"role\" is {type(message['role']).__name__}, not text")
-        if isinstance(message.get("content"), list):
-            message["content"] = _parts(message["content"], where)
+            raise PrepareError(f"{where}: \"role\" is {kind_of(message['role'])}, not text")
+        _check_content(message, where, "content" if "role" in item else "value")
         chat.messages.append(message)
     return chat
+
+
+def _check_content(message, where, key):
+    """Text, parts that become one, or nothing beside something else that is said."""
+    content = message.get("content")
+    if isinstance(content, list):
+        message["content"] = _parts(content, where)
+    elif content is None and "content" in message:
+        # Tables have all columns in all rows: what has no value says nothing.
+        if not any(value for name, value in message.items() if name not in ("role", "name")):
+            raise PrepareError(f"{where}: \"{key}\" is null, not text")
+    elif not isinstance(message.get("content", ""), str):
+        raise PrepareError(f"{where}: \"{key}\" is {kind_of(content)}, not text")
 
 
 def _sharegpt(item, where):
     role, value = item["from"], item.get("value")
     if not isinstance(role, str):
-        raise PrepareError(f"{where}: \"from\" is {type(role).__name__}, not text")
+        raise PrepareError(f"{where}: \"from\" is {kind_of(role)}, not text")
     message = {key: item[key] for key in ("train", "weight") if key in item}
     message["role"] = ROLES.get(role, role)
     message["content"] = value

@@ -17,7 +17,7 @@ from penstock_prepare.dataset_info import NAME, mapping_for
 from penstock_prepare.files import is_records, read_records, read_texts
 from penstock_prepare.records import (IGNORED_LABEL, Alpaca, Chat, Ids, Pair, Question, Text,
                                       alpaca_chat, alpaca_text, classify, question_texts)
-from penstock_prepare.template import Refusal
+from penstock_prepare.template import ROLES, Refusal
 
 DROPPED_PERCENT = 5  # above it a warning, as in penstock itself
 
@@ -72,16 +72,18 @@ class Samples:
 
     def of_record(self, record, origin):
         """None where it is dropped; several of a question."""
-        kind, what = classify(record, origin)
-        if isinstance(what, Question):
-            yield from self._question(kind, what)
-            return
-        self.n_samples += 1
         try:
+            kind, what = classify(record, origin)
+            if isinstance(what, Question):
+                yield from self._question(kind, what)
+                return
+            self.n_samples += 1
             sample = self._sample(kind, what)
         except Refusal as refusal:
             self.drop(str(refusal), origin)
             return
+        except RecursionError:
+            raise PrepareError(f"{origin} is nested too deep") from None
         yield sample
 
     def _question(self, kind, question):
@@ -140,6 +142,11 @@ class Samples:
         self.n_chats += 1
         self.n_long_chats += any(m.get("role") == "assistant" for m in chat.messages[:-1])
         renderer = self._renderers.get(bool(chat.tools)) or self._renderers[False]
+        for message in chat.messages:
+            if not renderer.template.takes_role(message["role"]):
+                raise PrepareError(f"{chat.origin}: the role {message['role']!r} is unknown to the chat template "
+                                   f"{renderer.template.name}; known everywhere are {', '.join(ROLES)} (from: human, "
+                                   f"gpt, function_call, observation); tags in {NAME} can name others")
         self.kinds[f"{kind}, rendered by {renderer.template.name}"] += 1
         text, spans = renderer.render(chat)
         return Sample(text, chat.origin, spans, rendered=True)

@@ -19,6 +19,7 @@ import sys
 
 from penstock_prepare import PrepareError
 from penstock_prepare.samples import Sample
+from penstock_prepare.show import escaped
 from penstock_prepare.template import Refusal
 
 BROKEN = "\ufffd"  # what a decoder makes of bytes that are no character (yet)
@@ -101,7 +102,7 @@ def serve(make_tokenizer, template_name):
         server = Server(make_tokenizer(), template_name)
         reply = {}
     except (PrepareError, ImportError) as error:
-        server, reply = None, {"error": str(error)}
+        server, reply = None, {"error": escaped(str(error))}
     print(json.dumps(reply), flush=True)
     for line in sys.stdin.buffer if server else ():
         try:
@@ -109,5 +110,5 @@ def serve(make_tokenizer, template_name):
         except UnicodeDecodeError as error:
             reply = {"error": f"the text is not UTF-8 (byte {line[error.start]:#x})"}
         except (PrepareError, Refusal, ValueError, TypeError, OverflowError, RecursionError) as error:
-            reply = {"error": " ".join(str(error).split())}
+            reply = {"error": escaped(str(error))}
         print(json.dumps(reply), flush=True)

@@ -9,10 +9,23 @@ trained token is shown as a replacement character.
 
 import os
 import sys
+import unicodedata
 
 RESET = "\033[0m"
 MASKED, TRAINED, REVERSED, BOLD = "\033[2m", "\033[32m", "\033[7m", "\033[1m"
 FIRST_CHARS = 300  # of the one sample that is said aloud
+
+
+def escaped(text):
+    """What would break a line, steer a terminal, or is no character (a byte of a name that is not UTF-8), as \\n,
+    \\x1b or \\xff: a path may hold any of them."""
+    return "".join(_escape(c) if unicodedata.category(c) in ("Cc", "Zl", "Zp", "Cs") else c for c in text)
+
+
+def _escape(character):
+    if "\udc80" <= character <= "\udcff":  # how Python writes such a byte
+        return f"\\x{ord(character) - 0xdc00:x}"
+    return repr(character)[1:-1]
 
 
 def in_colour(stream):

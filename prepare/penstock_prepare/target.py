@@ -4,10 +4,16 @@ It is written beside its place under a name that begins with a dot, synced, and
 renamed.  What is there already is replaced only if it begins as such files do, or
 where --overwrite says so: a slip of the hand costs nobody's data.
 
-One disadvantage: killed by signal 9 it leaves the file with the dot behind.
+Killed by signal 9 it leaves the file with the dot behind, which the next one of the
+same name removes: its process is no more, and nobody holds it locked (from another
+machine or container, where the process is not seen).
+
+One disadvantage: where no next one comes it stays.
 """
 
+import fcntl
 import os
+import re
 import stat
 from contextlib import suppress
 
@@ -22,7 +28,10 @@ class Target:
         self.path = os.fspath(path)
         self._folder, name = os.path.split(os.path.abspath(self.path))
         self.temporary = os.path.join(self._folder, f".{name}.{os.getpid()}.tmp")
+        self._held = None
         self._check_what_is_there(magic, kind, option, overwrite)
+        with suppress(OSError):  # writing will tell
+            self._remove_leftovers(name)
 
     def _check_what_is_there(self, magic, kind, option, overwrite):
         try:
@@ -41,10 +50,28 @@ class Target:
         raise PrepareError(f"{option}: {self.path} is there and {what}: it is not replaced; name another file, or "
                            "give --overwrite")
 
+    def _remove_leftovers(self, name):
+        of_a_process = re.compile(re.escape(f".{name}.") + r"([0-9]+)\.tmp")
+        for found in os.listdir(self._folder):
+            left = of_a_process.fullmatch(found)
+            if not left or os.path.exists(f"/proc/{left[1]}"):
+                continue
+            path = os.path.join(self._folder, found)
+            with suppress(OSError), open(path, "rb", opener=_no_link) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+
+    def hold(self):
+        """The temporary file, empty, and ours as long as we live."""
+        self._held = open(self.temporary, "wb")  # closed when we leave
+        with suppress(OSError):  # some file systems have no locks
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
     def write(self, text):
         """All of it at once."""
         with self:
             try:
+                self.hold()
                 with open(self.temporary, "w", encoding="utf-8", newline="") as file:
                     file.write(text)
                 self.commit()
@@ -65,5 +92,11 @@ class Target:
         return self
 
     def __exit__(self, kind, value, trace):
+        if self._held:
+            self._held.close()
         with suppress(FileNotFoundError):  # it has its name already where all went well
             os.unlink(self.temporary)
+
+
+def _no_link(path, flags):
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

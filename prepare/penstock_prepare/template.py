@@ -19,6 +19,7 @@ GENERATION_TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 
 # Templates that come with the tool, by the name of --chat-template; TURN_END ends a turn in each.
 TURN_END = "<|im_end|>"
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")  # which any template may be given
 OWN = {
     "chatml": (
         "{% for message in messages %}"
@@ -89,15 +90,29 @@ class Template:
         except (TemplateError, RecursionError) as error:
             raise PrepareError(f"{name} is not a chat template: {error}") from None
 
+    def takes_role(self, role):
+        """Is it a usual one, or one that the template tells from others?  What it has never heard of a template
+        leaves out, or writes where the model knows nothing of it."""
+        told = rf"(?:[!=]=\s*|\bin\s*[\[(][^\])]*)['\"]{re.escape(role)}['\"]"
+        return role in ROLES or bool(role and re.search(told, self.source))
+
     def render(self, messages, tools=None, add_generation_prompt=False):
         """(text, spans of what the assistant wrote, in characters)."""
         try:
             marked = self._template.render(
                 messages=messages, tools=tools, documents=None,
                 add_generation_prompt=add_generation_prompt, **self._tokens)
+        except RecursionError:
+            raise Refusal(f"what it says is nested too deep for the chat template {self.name}") from None
         except Exception as error:  # a template may fail in any way Python can
+            if type(error).__name__ != "TemplateError" and any(_is_silent(m) for m in messages):
+                raise Refusal(f"the chat template {self.name} cannot render a message without content") from None
             raise Refusal(f"{type(error).__name__}: {error}") from None
         return _unmark(marked)
+
+
+def _is_silent(message):
+    return isinstance(message, dict) and message.get("content") is None
 
 
 def _unmark(marked):

@@ -52,9 +52,15 @@ class TokenFile:
         self._file = None
 
     def __enter__(self):
-        with self._failures():
-            self._file = open(self._target.temporary, "wb")
-            self._file.write(bytes(HEADER_BYTES))
+        try:
+            with self._failures():
+                self._target.hold()
+                self._file = open(self._target.temporary, "wb")
+                self._file.write(bytes(HEADER_BYTES))
+        except BaseException:  # a signal, too, before there is an exit to come
+            with suppress(OSError):
+                self._target.__exit__(None, None, None)
+            raise
         return self
 
     @contextmanager

@@ -14,11 +14,10 @@ trained, although a part of it is inside.
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
 from penstock_prepare import PrepareError
-from penstock_prepare.json_file import load_json
+from penstock_prepare.json_file import load_json, parse_json
 from penstock_prepare.template import find_template
 
 # The end tokens of known families, for a tokenizer.json without its config.
@@ -86,11 +85,18 @@ class Tokenizer:
             raise PrepareError(f"there is no tokenizer at {path}")
         digest = hashlib.sha256()
         try:
-            for file in files:
-                digest.update(file.read_bytes())
+            # Read here: the library takes no path that is not UTF-8.
+            read = [file.read_bytes() for file in files]
+            for file, data in zip(files, read):
+                digest.update(data)
+                if not data.strip():
+                    raise PrepareError(f"cannot load the tokenizer {file}: it is empty")
             if len(files) == 2:
-                return _byte_level_bpe(*files), digest.digest()
-            return Library.from_file(os.fspath(files[0])), digest.digest()
+                vocab, merges = (data.decode("utf-8") for data in read)
+                return _byte_level_bpe(parse_json(vocab, files[0]), merges), digest.digest()
+            return Library.from_buffer(read[0]), digest.digest()
+        except PrepareError:
+            raise
         except Exception as error:  # the library raises bare Exception
             raise PrepareError(f"cannot load the tokenizer {files[0]}: {error}") from None
 
@@ -295,11 +301,13 @@ def _exact_offsets():
 
 
 def _byte_level_bpe(vocab, merges):
-    """GPT-2's tokenizer from its two files."""
+    """GPT-2's tokenizer from what its two files hold."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, pre_tokenizers
 
-    library = Library(models.BPE.from_file(os.fspath(vocab), os.fspath(merges)))
+    lines = [line.rstrip("\r") for line in merges.split("\n")]
+    pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    library = Library(models.BPE(vocab, pairs))
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
     special = [t for t in KNOWN_END_TOKENS if library.token_to_id(t) is not None]

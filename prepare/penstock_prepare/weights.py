@@ -6,12 +6,11 @@ that is cut off is a refusal and never a shorter tensor.
 One disadvantage: a tensor is in memory whole, in its own form and as float32.
 """
 
-import json
 import math
 import os
 
 from penstock_prepare import PrepareError
-from penstock_prepare.json_file import load_json
+from penstock_prepare.json_file import load_json, parse_json
 
 DTYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "BF16": "<u2"}
 ITEM_BYTES = {"F32": 4, "F16": 2, "F64": 8, "BF16": 2}
@@ -35,9 +34,11 @@ class Weights:
                 if n > size - 8:
                     raise PrepareError(f"{path} has {size} bytes and says that its header alone has {n}: "
                                        "download it again")
-                header = json.loads(file.read(n))
-        except (OSError, ValueError, RecursionError) as error:
-            raise PrepareError(f"cannot read {path}: {error}") from None
+                header = parse_json(file.read(n).decode("utf-8"), f"the header of {path}")
+        except OSError as error:
+            raise PrepareError(f"cannot read {path}: {error.strerror or error}") from None
+        except UnicodeDecodeError as error:
+            raise PrepareError(f"the header of {path} is not UTF-8 at byte {error.start}: download it again") from None
         for name, entry in header.items() if isinstance(header, dict) else ():
             if name != "__metadata__":
                 self._entries[name] = self._place(path, name, entry, 8 + n, size)

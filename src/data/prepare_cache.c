@@ -21,7 +21,7 @@
 #include "src/data/tokens.h"
 
 #define TEMPLATES "additional_chat_templates/"
-#define TOOL_VERSION "5" /* part of the key; raised when its output changes */
+#define TOOL_VERSION "6" /* part of the key; raised when its output changes */
 
 static void key_add(struct pen_sha256 *sha, const char *text)
 {

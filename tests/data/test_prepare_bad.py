@@ -3,6 +3,7 @@ records, places that cannot be written, full disks, signals.  Each is one line a
 an exit code, never a trace, and nothing half-written stays.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -12,12 +13,14 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 from prepare_case import ROOT, TEXT, main
 from test_prepare_chat import TALK, ChatCase
-from penstock_prepare import PrepareError
+from penstock_prepare import PrepareError, files
 from penstock_prepare.dataset_info import mapping_for
 from penstock_prepare.samples import Samples
+from penstock_prepare.target import Target
 from penstock_prepare.template import OWN, Template
 from penstock_prepare.tokenizer import Tokenizer
 
@@ -51,7 +54,7 @@ class Json(ChatCase):
         deep = "[" * 100000 + "]" * 100000
         self.refuse("a.jsonl line 1 is JSON nested too deep", "a.jsonl", '{"text": ' + deep + "}")
         self.refuse("a.json is JSON nested too deep", "a.json", deep)
-        self.refuse('"tools" cannot be read', "b.jsonl", json.dumps({"messages": TALK, "tools": deep}))
+        self.refuse('"tools" is JSON nested too deep', "b.jsonl", json.dumps({"messages": TALK, "tools": deep}))
 
     def test_what_it_is_instead(self):
         """A file of another kind is told as what it is."""
@@ -66,7 +69,7 @@ class Json(ChatCase):
         self.assertIn("a.csv is taken as plain text", done.stderr)
 
     def test_numbers_without_end(self):
-        self.refuse("a.jsonl line 1 cannot be read", "a.jsonl", '{"input_ids": [' + "9" * 5000 + "]}")
+        self.refuse("a.jsonl line 1 cannot be read: it has a number of more than 4300 digits", "a.jsonl", '{"input_ids": [' + "9" * 5000 + "]}")
         self.refuse("gives id 9999", "a.jsonl", '{"input_ids": [5, ' + "9" * 4000 + "]}")
 
     def test_half_a_character(self):
@@ -79,6 +82,44 @@ class Json(ChatCase):
                     self.folder / "c.json")
         _, documents, _ = self.prepare([{"text": "\U0001f600"}])  # written as a pair of them
         self.assertEqual(len(documents), 1)
+
+    def test_a_line_without_end(self):
+        with mock.patch.object(files, "LINE_BYTES", 100):
+            self.refuse("a.jsonl line 2 is longer than 100 bytes", "a.jsonl", '{"text": "the fox"}\n{"text": "' + "a" * 100)
+            self.tool("--tokenizer", self.folder / "model", "-o", self.out, self.write("b.jsonl", json.dumps({"text": "a" * 87})))
+
+    def test_keys_that_stand_twice(self):
+        self.refuse('a.jsonl line 2 has the key "text" twice', "a.jsonl", '{"text": "a"}\n{"text": "a", "text": "b"}\n')
+        self.refuse('a.json has the key "role" twice', "a.json", '[{"messages": [{"role": "user", "role": "user"}]}]')
+
+    def test_roles(self):
+        """One that is unknown is no slip to pass over: some templates leave it out, others write what no model knows."""
+        for record in ({"messages": [{"role": "wizard", "content": "a"}]},
+                       {"conversations": [{"from": "human", "value": "a"}, {"from": "wizard", "value": "b"}]},
+                       {"messages": [{"role": "", "content": "a"}]}):
+            line = json.dumps({"messages": TALK}) + "\n" + json.dumps(record)
+            self.refuse("a.jsonl line 2: the role '", "a.jsonl", line)
+            self.refuse("system, developer, user, assistant, tool, function", "a.jsonl", line)
+        self.refuse("the role 'wizard'", "a.jsonl", line.replace('""', '"wizard"'), "--chat-template", "chatml")
+        for words in ("m.role == 'wizard'", 'm["role"] in ["cat", "wizard"]'):
+            named = self.write("t.jinja", "{% for m in messages %}{% if " + words + " %}{{ m['content'] }}{% endif %}{% endfor %}")
+            self.tool("--tokenizer", self.folder / "model", "-o", self.out, "--chat-template", named,
+                      self.records([{"messages": [{"role": "wizard", "content": "the fox"}]}]))
+            self.out.unlink()
+            self.refuse("the role 'content'", "a.jsonl", '{"messages": [{"role": "content", "content": "a"}]}', "--chat-template", named)
+
+    def test_content(self):
+        for value, what in ((5, "a number"), (True, "true or false"), ({}, "an object"), (None, "null")):
+            self.refuse(f'a.jsonl line 1, message 0: "content" is {what}, not text', "a.jsonl",
+                        json.dumps({"messages": [{"role": "user", "content": value}]}))
+            self.refuse(f'message 0: "value" is {what}, not text', "a.jsonl",
+                        json.dumps({"conversations": [{"from": "human", "value": value}]}))
+        called = {"messages": [TALK[0], {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}]}
+        for options in ([], ["--chat-template", "chatml"]):
+            self.refuse("cannot render a message without content", "a.jsonl", json.dumps(called), *options)
+        called["messages"][1]["content"] = ""
+        for depth in range(100, 1000, 50):  # less than a parser bears, more than what comes after
+            self.refuse("1", "a.jsonl", json.dumps(called).replace('"f"', "[" * depth + "]" * depth))
 
     def test_a_line_of_megabytes(self):
         text = TEXT * 20000
@@ -107,17 +148,17 @@ class Json(ChatCase):
 
     def test_wrong_types(self):
         for record, part in (
-                ({"messages": [{"role": 5, "content": "a"}]}, '"role" is int'),
-                ({"conversations": [{"from": ["gpt"], "value": "a"}]}, '"from" is list'),
+                ({"messages": [{"role": 5, "content": "a"}]}, '"role" is a number'),
+                ({"conversations": [{"from": ["gpt"], "value": "a"}]}, '"from" is a list'),
                 ({"conversations": [{"from": "function_call", "value": 5}]}, "a function call is an object"),
-                ({"prompt": ["a"], "completion": "b"}, '"prompt" is list'),
-                ({"prompt": [TALK[0]], "completion": [5]}, "message 1 is int"),
+                ({"prompt": ["a"], "completion": "b"}, '"prompt" is a list'),
+                ({"prompt": [TALK[0]], "completion": [5]}, "message 1 is a number"),
                 ({"prompt": "a", "choices": ["a"], "answer": 0}, "two texts or more"),
                 ({"prompt": "a", "choices": ["a", "b"], "answer": 2}, "0 to 1, not 2"),
                 ({"prompt": "a", "choices": ["a", "b"], "answer": True}, "not True"),
-                ({"instruction": "a", "output": ["b"]}, '"output" is list'),
-                ({"instruction": "a", "output": "b", "history": {"a": 1}}, '"history" is dict'),
-                ({"text": {"a": "b"}}, '"text" is dict'), ({}, "(none)"), ({"text": None}, "(none)")):
+                ({"instruction": "a", "output": ["b"]}, '"output" is a list'),
+                ({"instruction": "a", "output": "b", "history": {"a": 1}}, '"history" is an object'),
+                ({"text": {"a": "b"}}, '"text" is an object'), ({}, "(none)"), ({"text": None}, "(none)")):
             with self.subTest(part):
                 self.refuse(part, "a.jsonl", json.dumps(record))
 
@@ -134,8 +175,10 @@ class Json(ChatCase):
         for text in ("{", "[" * 100000, "[]"):
             self.write("dataset_info.json", text)
             self.refuse("dataset_info.json", "a.jsonl", '{"a": 1}')
+        self.write("dataset_info.json", '{"mine": 5}')
+        self.refuse("dataset_info.json: mine is a number, not an object", "a.jsonl", '{"text": "a"}')
         self.write("dataset_info.json", json.dumps({"x": {"file_name": "a.jsonl", "formatting": "sharegpt"}}))
-        self.refuse('"from" is list', "a.jsonl", '{"conversations": [{"from": [1], "value": 2}]}')
+        self.refuse('"from" is a list', "a.jsonl", '{"conversations": [{"from": [1], "value": 2}]}')
 
 
 class AnyRecord(ChatCase):
@@ -229,17 +272,29 @@ class Models(ChatCase):
     def test_tokenizers(self):
         model = self.chat_model()
         for name in ("tokenizer_config.json", "config.json", "generation_config.json"):
-            for text in ("{", "[]", "5", "[" * 100000, b"\xff"):
+            for text, why in (("{", "is not JSON at line 1, column 2"), ("[]", "is a list, not an object"),
+                              ("5", "is a number, not"), ("[" * 100000, "is JSON nested too deep"), (b"\xff", "is not UTF-8 at byte 0"),
+                              ("", "is not JSON at line 1: it is empty"), ('{"a": ' + "9" * 5000 + "}", "cannot be read: it has a number of more than 4300 digits"),
+                              ('{"a": 1, "a": 2}', 'has the key "a" twice')):
                 whole = (model / name).read_bytes() if (model / name).exists() else b"{}"
                 self.write(f"model/{name}", text)
-                self.refuse(name, model)
+                self.refuse(f"{name} {why}", model)
                 (model / name).write_bytes(whole)
         words = json.loads((model / "tokenizer.json").read_text())
         words["model"].update(vocab={}, merges=[])
         (model / "tokenizer.json").write_text(json.dumps({**words, "added_tokens": []}))
         self.refuse("has no tokens", model)
         (model / "tokenizer.json").write_bytes(b"")
-        self.refuse("cannot load the tokenizer", model)
+        self.refuse("tokenizer.json: it is empty", model)
+
+    def test_names_that_are_not_utf8(self):
+        """Linux names are bytes; the library takes its file all the same, and what is said can be read."""
+        model = self.chat_model()
+        other = model.rename(os.fsdecode(os.fsencode(self.folder) + b"/bad\xff"))
+        self.tool("--tokenizer", other, "-o", self.out, self.records([{"messages": TALK}]))
+        self.out.unlink()
+        (other / "tokenizer.json").write_bytes(b"{")
+        self.refuse("bad\\xff/tokenizer.json", other)
 
     def test_without_packages(self):
         """What is missing is named, and how to install it."""
@@ -274,6 +329,10 @@ class Places(ChatCase):
         device = self.folder / "device"
         os.mkfifo(device)
         self.refuse("is no file", device)
+        self.refuse(f"{device} is a pipe: data are read from files", self.out, device)
+        self.refuse("/dev/zero is a device", self.out, "/dev/zero")
+        (self.folder / "r.jsonl").symlink_to("/dev/zero")
+        self.refuse("is a device", self.out, self.folder / "r.jsonl")
         self.write("empty", "")  # as mktemp makes it
         self.tool("--tokenizer", self.model_folder, "-o", self.folder / "empty", self.text)
         self.tool("--tokenizer", self.model_folder, "-o", self.folder / "empty", self.text)
@@ -352,34 +411,75 @@ class Places(ChatCase):
             self.assertRegex(line, r"cannot write .*out.pent after \d+ tokens: File too large")
             self.assertEqual([p for p in self.folder.iterdir() if "out.pent" in p.name], [])
 
+    def leftovers(self):
+        return [p.name for p in self.folder.iterdir() if "out.pent" in p.name]
+
+    def signalled(self, number, code, said):
+        """The tool in the middle of much to do, and then the signal."""
+        slow = self.write("slow.jinja", "{% for i in range(99999) %}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}")
+        talk = self.records([{"messages": TALK}] * 20000)
+        with subprocess.Popen([sys.executable, "-m", "penstock_prepare", "--tokenizer", str(self.model_folder), "-o",
+                               str(self.out), "--chat-template", slow, str(talk)], stderr=subprocess.PIPE, text=True,
+                              env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare"))) as tool:
+            while not self.leftovers() and tool.poll() is None:
+                time.sleep(0.01)
+            time.sleep(0.1)
+            tool.send_signal(number)
+            self.assertEqual(tool.stderr.read(), said)
+        self.assertEqual(tool.returncode, code)
+
     def test_stopped(self):
         """Ctrl-C, and a polite kill: one line, nothing half-written."""
-        pipe = self.folder / "endless.jsonl"
-        os.mkfifo(pipe)
         for number in (signal.SIGINT, signal.SIGTERM):
-            with subprocess.Popen([sys.executable, "-m", "penstock_prepare", "--tokenizer", str(self.model_folder), "-o",
-                                   str(self.out), str(pipe)], stderr=subprocess.PIPE, text=True,
-                                  env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare"))) as tool:
-                with open(pipe, "w", encoding="utf-8") as file:
-                    file.write((json.dumps({"text": TEXT}) + "\n") * 300)
-                    file.flush()
-                    while not any(p.name.startswith(".out.pent") for p in self.folder.iterdir()):
-                        time.sleep(0.01)
-                    tool.send_signal(number)
-                    self.assertEqual(tool.stderr.read(), "penstock-prepare: stopped\n")
-                self.assertEqual(tool.wait(), 1)
-            self.assertEqual([p for p in self.folder.iterdir() if "out.pent" in p.name], [])
+            self.signalled(number, 1, "penstock-prepare: stopped\n")
+            self.assertEqual(self.leftovers(), [])
+
+    def test_killed(self):
+        """What a kill leaves behind the next one removes, and nothing else."""
+        self.signalled(signal.SIGKILL, -signal.SIGKILL, "")
+        left, = self.leftovers()
+        alive = self.write(f".out.pent.{os.getppid()}.tmp", "")
+        elsewhere = self.write(".out.pent.4294967295.tmp", "")  # held by one that is not seen here
+        others = [self.write(name, "") for name in (".ut.pent.4294967294.tmp", ".out.pent.x.tmp", ".out.pent.4294967294.tmpx")]
+        with open(elsewhere, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.tool("--tokenizer", self.model_folder, "-o", self.out, self.text)
+        self.assertFalse((self.folder / left).exists())
+        for path in [alive, elsewhere, *others, self.out]:
+            self.assertTrue(path.exists(), path)
+        self.tool("--tokenizer", self.model_folder, "-o", self.out, self.text)
+        self.assertFalse(elsewhere.exists())
+
+    def test_it_is_held_while_it_is_written(self):
+        target = Target(self.out, b"x", "x")
+        with target:
+            target.hold()
+            with open(target.temporary, "rb") as file, self.assertRaises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_names_with_line_breaks(self):
+        """Every message is a line, whatever a path holds."""
+        odd = self.folder / "a\nb\x1b[31m"
+        odd.mkdir()
+        self.refuse(r"a\nb\x1b[31m/no.txt", self.out, odd / "no.txt")
+        talk = self.write("a\nb\x1b[31m/r.jsonl", json.dumps({"messages": TALK}) + '\n{"text": ""}\n')
+        said = self.tool("--tokenizer", self.model_folder, "-o", odd / "out", talk).stderr
+        self.assertEqual(said.count(r"a\nb\x1b[31m"), 2, said)
+        self.assertNotIn("\x1b", said)
+        self.assertEqual(len(said.splitlines()), 4, said)
+        self.refuse(r"a\nb", self.out, self.text, options=["--show", "a\nb"], code=2)
 
     def test_usage(self):
         out, model = ["-o", self.out], ["--tokenizer", self.model_folder]
-        for arguments in ([*out, "--show", "-1", self.text], [*out, "--show", "x", self.text],
+        for arguments in ([*out, "--show", "-1", self.text], [*out, "--show", "9" * 20, self.text], [*out, "--show", "9" * 5000, self.text],
+                          [*out, "--show", "x", self.text],
                           [*out, "--split", "test", self.text], ["--gguf", "Q4", *out], ["--gguf", "F16", *out, self.text],
                           ["--serve", self.text], ["--serve", "--encode"], ["--encode", "--chat-template", "chatml"],
                           [*out, self.text, "--assistant-only-loss"], [self.text, "--show", "1", "--save-template", "x"]):
             said = self.tool(*model, *arguments, code=2).stderr
             self.assertRegex(said, r"\Apenstock-prepare: .*; see --help\n\Z")
         self.refused("no token '<nope>'", *model, *out, "--eos", "<nope>", self.text)
-        for stdin, part in (("-1", "0 to 4294967295"), ("4294967296", "0 to 4294967295"), ("1.5", "decimal")):
+        for stdin, part in (("-1", "0 to 4294967295"), ("4294967296", "0 to 4294967295"), ("1.5", "decimal"), ("9" * 5000, "decimal")):
             self.assertIn(part, self.tool(*model, "--decode", stdin=stdin, code=1).stderr)
         self.assertEqual(self.tool(*model, "--decode", stdin="4294967295").stdout, "")
 

@@ -528,7 +528,7 @@ class Drops(ChatCase):
         for record, part in (
                 ({"prompt": "a", "chosen": "b", "rejected": "c"}, "chosen as the completion"),
                 ({"messages": "a"}, "not a list of messages"),
-                ({"messages": ["a"]}, "message 0 is str"),
+                ({"messages": ["a"]}, "message 0 is text"),
                 ({"messages": [{"content": "a"}]}, 'neither "role" nor "from"'),
                 ({"messages": [dict(TALK[0], weight=0.5)]}, "train and weight are 0 or 1"),
                 ({"messages": [dict(TALK[0], content=[{"image": "a"}])]}, "not text"),

@@ -401,7 +401,7 @@ class Gguf(Case):
         (folder / "config.json").write_text(json.dumps(settings))
         n = int.from_bytes(whole[:8], "little")
         for damaged, why in ((whole[:-1], "download it again"), (whole[:7], "download it again"), (b"", "download it again"),
-                             (whole[:8] + b"x" * n + whole[8 + n:], "cannot read"),
+                             (whole[:8] + b"x" * n + whole[8 + n:], "is not JSON"),
                              (struct.pack("<Q", 2) + b"{}", "no tensor"),
                              (struct.pack("<Q", 8) + b'{"a": 1}', "not described"),
                              (whole.replace(b'"F32"', b'"F99"', 1), "is none of F32")):

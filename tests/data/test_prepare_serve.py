@@ -69,6 +69,9 @@ class Serve(Case):
         ready, chat, after = self.talk(model, [{"chat": []}, {"encode": "the"}])
         self.assertIn("no users here", chat["error"])
         self.assertIn("ids", after)
+        odd = os.fsdecode(os.fsencode(self.folder) + b"/bad\xff\n")
+        self.assertIn("no tokenizer at", self.talk(odd, [])[0]["error"])
+        self.assertIn(r"bad\xff\n", self.talk(odd, [])[0]["error"])  # a surrogate is no valid JSON to others
         self.assertIn("no tokenizer", self.talk(self.folder / "nothing", [])[0]["error"])
         self.assertIn("no chat template", self.talk(self.model("plain"), [{"chat": []}])[1]["error"])
         done = subprocess.run([sys.executable, "-m", "penstock_prepare", "--tokenizer", str(model), "--serve"],
