@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/size.h"
 
 int pen_files_read_at(int fd, const char *path, void *out, size_t n,
                       uint64_t offset)
@@ -73,6 +74,32 @@ int pen_files_reserve(int fd, const char *path, uint64_t n_bytes)
   return pen_error_set(-rc,
                        "cannot make %s %" PRIu64 " bytes long, %" PRIu64
                        " are free there", path, n_bytes, free_bytes);
+}
+
+int pen_files_free_bytes(const char *path, uint64_t *ret_bytes)
+{
+  char there[PATH_MAX];
+  struct statvfs fs;
+  size_t n = pen_files_existing(path);
+  snprintf(there, sizeof there, "%.*s", (int)n, n ? path : "");
+  if (statvfs(n ? there : ".", &fs))
+    return pen_error_set(-errno, "cannot look at the drive of %s", path);
+  *ret_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+  return 0;
+}
+
+int pen_files_check_room(const char *path, uint64_t n_bytes)
+{
+  char need[PEN_SIZE_TEXT_BYTES], has[PEN_SIZE_TEXT_BYTES];
+  uint64_t free_bytes = 0;
+  int rc = pen_files_free_bytes(path, &free_bytes);
+  if (rc || n_bytes <= free_bytes)
+    return rc;
+  pen_size_format(n_bytes, need);
+  pen_size_format(free_bytes, has);
+  return pen_error_set(-PEN_ENOFIT, "does not fit: %s needs %s, its drive has %s "
+                       "free: %" PRIu64 " bytes too few",
+                       path, need, has, n_bytes - free_bytes);
 }
 
 int pen_files_read_whole(const char *path, size_t max_bytes, char **ret_bytes,
@@ -148,13 +175,29 @@ int pen_files_copy(const char *from, const char *to)
 
 bool pen_files_exists(const char *path) { return access(path, F_OK) == 0; }
 
+/* Makes the file that will be renamed to PATH, and removes it again. */
+static int check_can_make(const char *path, const char *option)
+{
+  char tmp[PATH_MAX];
+  if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+    return pen_error_set(-ENAMETOOLONG, "%s: cannot write %.80s...", option, path);
+  int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return errno == EEXIST ? 0
+                           : pen_error_set(-errno, "%s: cannot make %s", option,
+                                           path);
+  close(fd);
+  unlink(tmp);
+  return 0;
+}
+
 int pen_files_may_replace(const char *path, const char *option,
                           const char *mark)
 {
   char head[512];
   struct stat st;
   if (stat(path, &st))
-    return 0; /* whoever writes it says what is wrong */
+    return check_can_make(path, option);
   if (!S_ISREG(st.st_mode))
     return pen_error_set(-PEN_EUSAGE, "%s: %s is there and is no file; name "
                          "another one", option, path);
@@ -164,7 +207,7 @@ int pen_files_may_replace(const char *path, const char *option,
   ssize_t n = pread(fd, head, sizeof head, 0);
   close(fd);
   if (n == 0 || (n > 0 && memmem(head, (size_t)n, mark, strlen(mark))))
-    return 0;
+    return check_can_make(path, option);
   return pen_error_set(-PEN_EUSAGE, "%s: %s is there and is not what this option "
                        "writes: it is not replaced; name another file, or "
                        "remove it", option, path);

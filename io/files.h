@@ -20,6 +20,12 @@ int pen_files_write_at(int fd, const char *path, const void *bytes, size_t n,
  * only the length is set. */
 int pen_files_reserve(int fd, const char *path, uint64_t n_bytes);
 
+/* *ret_bytes = what is free on the drive where `path` is, or will be. */
+int pen_files_free_bytes(const char *path, uint64_t *ret_bytes);
+
+/* -PEN_ENOFIT, with both sizes, unless the drive of `path` has n_bytes free. */
+int pen_files_check_room(const char *path, uint64_t n_bytes);
+
 /* *ret_bytes = the whole file, NUL-terminated, to be freed by the caller.
  * -PEN_EFORMAT above max_bytes, or when it is not a regular file. */
 int pen_files_read_whole(const char *path, size_t max_bytes, char **ret_bytes,
@@ -35,7 +41,8 @@ bool pen_files_exists(const char *path);
 
 /* May path, which `option` names, be written?  -PEN_EUSAGE where something is
  * there that does not have `mark` in its first 512 bytes: what somebody else
- * wrote is not replaced.  An empty file may be. */
+ * wrote is not replaced.  An empty file may be.  What errno says where its folder
+ * is missing or takes no files. */
 int pen_files_may_replace(const char *path, const char *option,
                           const char *mark);
 

@@ -58,34 +58,6 @@ static int in_tmp(const struct pen_hfdir_writer *w, const char *name,
   return 0;
 }
 
-/* May PATH be replaced?  Its old files go, so that anything but an empty folder
- * or a model directory is left alone even with `overwrite`. */
-static int check_target(const char *path, bool overwrite)
-{
-  DIR *dir = opendir(path);
-  if (!dir)
-    return errno == ENOENT ? 0 : pen_error_set(-errno, "cannot replace %s", path);
-  bool empty = true, has_config = false, has_folder = false;
-  struct dirent *entry;
-  while ((entry = readdir(dir))) {
-    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-      continue;
-    empty = false;
-    has_config |= !strcmp(entry->d_name, "config.json");
-    has_folder |= entry->d_type == DT_DIR;
-  }
-  closedir(dir);
-  if (empty)
-    return 0;
-  if (!overwrite)
-    return pen_error_say(-EEXIST, "cannot write the model directory %s, choose "
-                         "another or --overwrite", path);
-  if (!has_config || has_folder)
-    return pen_error_say(-EEXIST, "cannot overwrite %s, it is not just a model "
-                         "directory; choose another", path);
-  return 0;
-}
-
 static bool ends_in(const char *name, const char *ending)
 {
   size_t n = strlen(name), m = strlen(ending);
@@ -101,6 +73,42 @@ static bool is_ours(const char *name)
   return !strcmp(name, "config.json") || !strcmp(name, PEN_HFDIR_INDEX) ||
          ends_in(name, ".safetensors") || ends_in(name, ".state") ||
          ends_in(name, ".tmp");
+}
+
+/* May PATH be replaced?  Its old files go, so that anything but an empty folder
+ * or a model directory is left alone even with `overwrite`. */
+static int check_target(const char *path, bool overwrite)
+{
+  char foreign[NAME_MAX + 1] = "", folder[NAME_MAX + 1] = "";
+  bool empty = true, has_config = false;
+  struct dirent *entry;
+  DIR *dir = opendir(path);
+  if (!dir && errno == ENOTDIR)
+    return pen_error_say(-ENOTDIR, "%s is a file; name a folder to make", path);
+  if (!dir)
+    return errno == ENOENT ? 0 : pen_error_set(-errno, "cannot replace %s", path);
+  while ((entry = readdir(dir))) {
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+      continue;
+    empty = false;
+    has_config |= !strcmp(entry->d_name, "config.json");
+    if (entry->d_type == DT_DIR)
+      snprintf(folder, sizeof folder, "%s", entry->d_name);
+    else if (!is_ours(entry->d_name))
+      snprintf(foreign, sizeof foreign, "%s", entry->d_name);
+  }
+  closedir(dir);
+  if (empty)
+    return 0;
+  if (!overwrite)
+    return pen_error_say(-EEXIST, "%s is there and not empty: choose another or "
+                         "--overwrite", path);
+  if (!has_config || *folder)
+    return pen_error_say(-EEXIST, "cannot overwrite %s, it is not just a model "
+                         "directory (%s%s); choose another", path,
+                         *folder || *foreign ? "it holds " : "it has no config.json",
+                         *folder ? folder : foreign);
+  return 0;
 }
 
 /* May what lies at TMP go?  A killed export's does; somebody's own folder, which
@@ -184,6 +192,16 @@ static int create_shard(struct pen_hfdir_writer *w, size_t shard,
   return rc;
 }
 
+/* All shards together: each by itself would fit until the drive is full. */
+static int check_room(const struct pen_hfdir_writer *w)
+{
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < w->n_tensors; i++)
+    if (__builtin_add_overflow(bytes, w->tensors[i].bytes, &bytes))
+      return 0; /* refused by a shard's create */
+  return pen_files_check_room(w->path, bytes);
+}
+
 int pen_hfdir_create(const char *path, const struct pen_hfdir_layout *layout,
                      bool overwrite, struct pen_hfdir_writer **ret_writer)
 {
@@ -197,6 +215,8 @@ int pen_hfdir_create(const char *path, const struct pen_hfdir_layout *layout,
     rc = check_leftover(w->tmp_path);
   if (!rc)
     rc = pen_files_remove_flat_dir(w->tmp_path);
+  if (!rc)
+    rc = check_room(w);
   if (!rc)
     rc = pen_files_make_dirs(w->tmp_path);
   w->owns_tmp = !rc;

@@ -23,7 +23,8 @@ struct pen_hfdir_layout {
   bool has_index; /* false: one file, without an index */
 };
 
-/* Starts PATH.tmp with room for every byte.  A PATH that exists and is not an
+/* Starts PATH.tmp with room for every byte; -PEN_ENOFIT, before anything is
+ * there, where the drive has too little for all of them.  A PATH that exists and is not an
  * empty folder is -EEXIST unless `overwrite`, and then still unless it is a
  * model directory without folders in it; a PATH.tmp that an earlier process
  * left is removed.  Tensor i of later calls is layout->specs[i].

@@ -44,7 +44,7 @@ struct pen_store_options {
   uint8_t run_id[16];     /* random, of the run; a foreign store is refused */
 };
 
-/* Makes and preallocates (fallocate) a new store and locks it; -ENOSPC names
+/* Makes and preallocates (fallocate) a new store and locks it; -PEN_ENOFIT names
  * the directory, the bytes needed and the bytes free, before anything is
  * written.  An existing store there is refused with -EEXIST unless
  * `overwrite`.  Caller owns *ret_store. */

@@ -13,11 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "io/files.h"
 #include "io/store_state.h"
 
 struct plan {
   const struct pen_store_options *options;
   uint64_t bytes[PEN_STORE_DIRS_MAX]; /* of each data file */
+  size_t existing[PEN_STORE_DIRS_MAX]; /* bytes of each dir that were there */
   bool writing; /* what was there before is given up */
 };
 
@@ -165,9 +168,11 @@ static int check_room(struct pen_store *store, const struct plan *plan)
       }
     if (needed > info[d].free_bytes + reused)
       return pen_error_set(
-          -ENOSPC, "the store needs %" PRIu64 " bytes on the drive of %s, "
-          "%" PRIu64 " are free", needed, plan->options->dirs[d],
-          info[d].free_bytes + reused);
+          PEN_ENOFIT, "does not fit: the store needs %" PRIu64 " bytes on the "
+          "drive of %s, %" PRIu64 " are free, %" PRIu64 " too few; free them, or "
+          "name another or one more --nvme-path", needed, plan->options->dirs[d],
+          info[d].free_bytes + reused,
+          needed - info[d].free_bytes - reused);
   }
   return 0;
 }
@@ -249,7 +254,7 @@ static int write_all(struct pen_store *store, struct plan *plan)
   return code;
 }
 
-/* Files that this attempt made go again, the manifest before its data; the
+/* Files and folders that this attempt made go again, the manifest before its data; the
  * failure stays as it is. */
 static void undo(struct pen_store *store, const struct plan *plan)
 {
@@ -259,6 +264,9 @@ static void undo(struct pen_store *store, const struct plan *plan)
   for (size_t d = 0; d < store->n_dirs && !code; d++)
     if (store->files[d] && store->files[d]->created)
       code = store->engine->remove(store->engine, store->files[d]->path);
+  for (size_t d = 0; d < store->n_dirs && !code; d++)
+    if (plan->existing[d])
+      pen_files_unmake_dirs(plan->options->dirs[d], plan->existing[d]);
   pen_error_put(&standing);
 }
 
@@ -266,6 +274,8 @@ static int create_all(struct pen_store *store, struct plan *plan,
                       bool overwrite)
 {
   int code = make_plan(store, plan);
+  for (size_t d = 0; d < store->n_dirs && !code; d++)
+    plan->existing[d] = pen_files_existing(plan->options->dirs[d]);
   for (size_t d = 0; d < store->n_dirs && !code; d++)
     code = open_data(store, plan->options->dirs[d], d);
   if (!code && !overwrite)

@@ -1,10 +1,9 @@
 /* inspect.c: tells what a path is, by what it is, how its name ends and how it
  * begins.
  *
- * Disadvantage: of a GGUF file only counts are read, none of its names. */
+ * Disadvantage: what a file that begins as nothing known does is called tokens. */
 #include "src/cli/inspect.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -15,7 +14,6 @@
 #include "base/error.h"
 
 #define MAGIC_BYTES 4
-#define GGUF_HEAD_BYTES 24
 
 static bool ends_in(const char *path, const char *suffix)
 {
@@ -58,30 +56,6 @@ static int kind_by_content(const char *path, enum pen_inspect_kind *ret_kind)
     return pen_error_set(-PEN_EUNSUPPORTED, "%s is an archive as PyTorch saves "
                          "them; only safetensors are read: save the model again "
                          "with safe_serialization=True", path);
-  return 0;
-}
-
-int pen_inspect_read_gguf(const char *path, struct pen_inspect_gguf *ret_gguf)
-{
-  unsigned char head[GGUF_HEAD_BYTES];
-  struct stat st;
-  uint32_t version;
-  uint64_t counts[2];
-  int rc = read_head(path, head, sizeof head);
-  if (!rc && stat(path, &st))
-    rc = pen_error_set(-errno, "cannot look into %s", path);
-  if (rc)
-    return rc;
-  memcpy(&version, head + MAGIC_BYTES, sizeof version);
-  memcpy(counts, head + MAGIC_BYTES + sizeof version, sizeof counts);
-  version = le32toh(version);
-  if (version < 2 || version > 3)
-    return pen_error_set(-PEN_EUNSUPPORTED, "%s is GGUF of version %u; 2 and 3 "
-                         "are known", path, version);
-  *ret_gguf = (struct pen_inspect_gguf){.version = version,
-                                        .n_tensors = le64toh(counts[0]),
-                                        .n_keys = le64toh(counts[1]),
-                                        .bytes = (uint64_t)st.st_size};
   return 0;
 }
 

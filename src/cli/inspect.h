@@ -16,13 +16,14 @@ enum pen_inspect_kind {
  * -PEN_EUNSUPPORTED for what PyTorch saves. */
 int pen_inspect_kind(const char *path, enum pen_inspect_kind *ret_kind);
 
-/* What the first bytes of a GGUF file say. */
+/* gguf.c: what a GGUF file says of itself. */
 struct pen_inspect_gguf {
   uint32_t version;
   uint64_t n_tensors, n_keys; /* keys: of metadata */
   uint64_t bytes;             /* of the whole file */
 };
-/* -PEN_ESHORT; -PEN_EUNSUPPORTED for another version than 2 or 3. */
+/* -PEN_ESHORT where the file ends before its last tensor does; -PEN_EUNSUPPORTED
+ * for another version than 2 or 3; -PEN_EFORMAT for metadata not understood. */
 int pen_inspect_read_gguf(const char *path, struct pen_inspect_gguf *ret_gguf);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "io/files.h"
 #include "src/cli/config_file.h"
 #include "src/cli/verb.h"
 
@@ -201,8 +202,8 @@ static const struct pen_option table[] = {
     T | E | P, T | E, DATA, "FILE", "text, records (JSON, JSONL, Parquet), token file or directory" },
   { "eval-data", "validation-file", 0, STRING(eval_data), NULL, NULL, 0, 0,
     T | P, 0, DATA, "FILE", "held-out data for --eval-steps" },
-  { "max-length", "seq-len,max-seq-length,sequence-length,block-size", 0, U64(max_length), "auto", auto_words, 1, 0x1p31,
-    COMPUTES, 0, DATA, "TOKENS", "longest sequence; longer text is cut into several" },
+  { "max-length", "seq-len,max-seq-length,sequence-length,block-size", 0, U64(max_length), "auto", auto_words, 2, 0x1p31,
+    COMPUTES, 0, DATA, "TOKENS", "longest sequence: text goes on in the next one, a record is cut off" },
   { "packing", NULL, 0, BOOL(packing), NULL, NULL, 0, 0,
     T | P, 0, DATA, NULL, "several sequences in a row of --max-length, apart from each other" },
   { "refuse-truncation", NULL, 0, BOOL(refuse_truncation), NULL, NULL, 0, 0,
@@ -271,9 +272,9 @@ static const struct pen_option table[] = {
     T | P, 0, TRAINING, NULL, "clip the global gradient norm; 0: never" },
   { "weight-decay", NULL, 0, DOUBLE(weight_decay), "0", NULL, 0, 1e6,
     T | P, 0, TRAINING, NULL, "decoupled decay (AdamW)" },
-  { "adam-beta1", "beta1", 0, DOUBLE(adam_beta1), "0.9", NULL, 0, 0.9999999999,
+  { "adam-beta1", "beta1", 0, DOUBLE(adam_beta1), "0.9", NULL, 0, 1,
     T | P, 0, TRAINING, NULL, "decay of the first moment" },
-  { "adam-beta2", "beta2", 0, DOUBLE(adam_beta2), "0.999", NULL, 0, 0.9999999999,
+  { "adam-beta2", "beta2", 0, DOUBLE(adam_beta2), "0.999", NULL, 0, 1,
     T | P, 0, TRAINING, NULL, "decay of the second moment" },
   { "adam-epsilon", "adam-eps", 0, DOUBLE(adam_epsilon), "1e-8", NULL, 0, 1,
     T | P, 0, TRAINING, NULL, "added to the root of the second moment" },
@@ -418,6 +419,9 @@ int pen_options_parse(struct pen_options *options, struct pen_config *config,
   int r = pen_option_parse(options, argc, argv, positional);
   if (r || config->help)
     return r;
+  if (config->config_file && !pen_files_exists(config->config_file))
+    return pen_error_set(-PEN_EUSAGE, "unexpected argument, or a config file that "
+                         "is not there: \"%.128s\"", config->config_file);
   if (config->config_file)
     r = pen_config_file_load(config->config_file, options);
   if (r || config->dump_config)

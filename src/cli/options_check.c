@@ -61,8 +61,23 @@ static int check_backend(const struct pen_config *config)
   return 0;
 }
 
+/* Borders that belong to no range: by the formula these divide by nothing. */
+static int check_adam(const struct pen_config *config)
+{
+  if (config->adam_beta1 >= 1 || config->adam_beta2 >= 1)
+    return pen_error_set(-PEN_EUSAGE, "--adam-beta%d 1: it must be below 1, or no "
+                         "gradient ever counts", config->adam_beta1 >= 1 ? 1 : 2);
+  if (config->adam_epsilon <= 0)
+    return pen_error_set(-PEN_EUSAGE, "--adam-epsilon 0: it must be above 0, or "
+                         "what has no gradient is divided by nothing");
+  return 0;
+}
+
 static int check_train(const struct pen_config *config)
 {
+  int rc = check_adam(config);
+  if (rc < 0)
+    return rc;
   if (config->resume && config->overwrite)
     return contradiction("--resume", "--overwrite",
                          "one goes on with the run, the other deletes it");

@@ -5,6 +5,7 @@
  * program, whose progress is only seen at its end. */
 #include "src/cli/settings.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,7 +200,10 @@ static void log_lines(const struct pen_config *config, const char *path,
 int pen_settings_find_model(const struct pen_config *config, char **ret_path)
 {
   struct stat st;
-  if (stat(config->model, &st) == 0 && !S_ISDIR(st.st_mode))
+  int found = stat(config->model, &st);
+  if (found < 0 && errno != ENOENT)
+    return pen_error_set(-errno, "cannot look into --model %s", config->model);
+  if (found == 0 && !S_ISDIR(st.st_mode))
     return pen_error_set(PEN_EUSAGE, "--model %s is a file: name the model's "
                          "directory, which has its weights and its tokenizer",
                          config->model);
@@ -235,9 +239,26 @@ static int take_bytes(const struct pen_config *config, const char *data,
   return rc;
 }
 
+void pen_settings_temporary(const char *name, char *path, size_t bytes)
+{
+  const char *base = getenv("TMPDIR");
+  snprintf(path, bytes, "%.3500s/penstock-%s-XXXXXX",
+           base && *base ? base : "/tmp", name);
+}
+
+/* A folder that pen_settings_temporary named has its name when it is made. */
+static int make_temporary(char *path)
+{
+  size_t n = strlen(path);
+  if (n < 6 || strcmp(path + n - 6, "XXXXXX") != 0 || mkdtemp(path))
+    return 0;
+  return pen_error_set(-errno, "cannot make a folder %s; TMPDIR says where else",
+                       path);
+}
+
 int pen_settings_tokens(const struct pen_config *config, const char *data,
                         bool held_out, const char *model_dir,
-                        const char *cache_dir,
+                        char *cache_dir,
                         const volatile sig_atomic_t *stop, char **ret_path)
 {
   enum pen_tokens_format format;
@@ -256,7 +277,9 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
         .completion_only = config->completion_only_loss,
         .choices = config->options->verb == PEN_VERB_EVAL,
         .held_out = held_out, .stop = stop};
-    rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
+    rc = make_temporary(cache_dir);
+    if (rc == 0)
+      rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
     if (rc == 0)
       log_lines(config, path, note);
   } else if (rc == 0) {

@@ -39,8 +39,11 @@ int pen_settings_check_bytes(const char *model);
  * effect are refused.  *stop as pen_prepare_run's.  Caller frees. */
 int pen_settings_tokens(const struct pen_config *config, const char *data,
                         bool held_out, const char *model_dir,
-                        const char *cache_dir,
+                        char *cache_dir,
                         const volatile sig_atomic_t *stop, char **ret_path);
+/* path [bytes] = the name of a folder under $TMPDIR, or /tmp, that
+ * pen_settings_tokens makes when it first puts a file into it. */
+void pen_settings_temporary(const char *name, char *path, size_t bytes);
 /* Removes a cache directory and the token files in it. */
 void pen_settings_drop_cache(const char *cache_dir);
 

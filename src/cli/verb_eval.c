@@ -140,18 +140,16 @@ int pen_verb_eval(const struct pen_config *config)
   struct pen_evaluate_result r;
   struct pen_choices_result c = {0};
   char *model = NULL, *data = NULL;
-  char cache[64];
+  char cache[4096];
   pen_settings_model(config, &s.model);
   pen_settings_machine(config, &s.machine);
   pen_settings_backend(config, &s.machine);
   /* The token file is only wanted for this call. */
-  snprintf(cache, sizeof cache, "/tmp/penstock-eval-XXXXXX");
+  pen_settings_temporary("eval", cache, sizeof cache);
   s.stop = pen_stop_on_signals();
   int rc = pen_settings_outputs(config);
   if (rc == 0)
     rc = pen_settings_find_model(config, &model);
-  if (rc == 0 && !mkdtemp(cache))
-    rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
   if (rc == 0)
     rc = pen_settings_tokens(config, config->data, true, model, cache, s.stop,
                              &data);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -264,18 +265,6 @@ static int chat_room(const struct talk *t, size_t *ret_room)
   return rc;
 }
 
-/* Rotary positions go on beyond what was trained, to no good. */
-static int warn_of_room(const struct talk *t, size_t room)
-{
-  size_t positions;
-  int rc = load_positions(t, &positions);
-  if (rc == 0 && room > positions)
-    pen_log_warn("up to %zu tokens, the prompt's included, are more than the %zu "
-                 "positions this model was made for; beyond them text goes bad "
-                 "(--max-length %zu stops there)", room, positions, positions);
-  return rc;
-}
-
 static int open_model(struct talk *t, size_t room)
 {
   const struct pen_config *c = t->config;
@@ -296,7 +285,8 @@ static int open_model(struct talk *t, size_t room)
   if (rc == -PEN_ENOFIT)
     pen_memory_print(&t->inference.session.memory, stderr);
   if (rc == 0)
-    rc = warn_of_room(t, room);
+    pen_generate_warn_of_room(t->inference.session.config.max_positions, room,
+                              "--max-length", 0);
   if (rc == 0)
     rc = pen_inference_start(&t->inference);
   if (rc == 0 && t->inference.store)
@@ -310,6 +300,15 @@ static int open_model(struct talk *t, size_t room)
   return rc;
 }
 
+/* Somebody means a prompt by it. */
+static void warn_of_input(void)
+{
+  int n = 0;
+  if (!isatty(STDIN_FILENO) && ioctl(STDIN_FILENO, FIONREAD, &n) == 0 && n > 0)
+    pen_log_warn("what comes on standard input is not read; give it as --prompt "
+                 "\"$(cat)\", or --chat for a conversation");
+}
+
 static int run_text(struct talk *t)
 {
   const struct pen_config *c = t->config;
@@ -318,6 +317,8 @@ static int run_text(struct talk *t)
   uint32_t *ids = NULL;
   size_t n = 0;
   int rc = pen_speech_prompt(&t->speech, c->prompt, &ids, &n);
+  if (!c->prompt)
+    warn_of_input();
   if (!c->prompt)
     most--; /* the begin token is the first new one */
   if (rc == 0 && n == 0)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -17,6 +16,7 @@
 #include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/model/init.h"
+#include "src/train/session.h"
 
 #define SHARD_BYTES ((uint64_t)5 * 1000 * 1000 * 1000) /* as transformers */
 #define CHUNK_ELEMS ((size_t)1 << 22)
@@ -84,11 +84,12 @@ int pen_verb_init(const struct pen_config *config)
   struct pen_params *params = NULL;
   struct pen_hfdir_writer *writer = NULL;
   const volatile sig_atomic_t *stop = pen_stop_on_signals();
-  struct stat st;
-  if (stat(config->model_config, &st) == 0 && S_ISDIR(st.st_mode))
-    return pen_error_set(-PEN_EUSAGE, "%s is a folder: init takes a config.json",
-                         config->model_config);
-  int rc = pen_model_config_load(config->model_config, &model);
+  char from[4096];
+  bool is_config;
+  int rc = pen_session_config_path(config->model_config, from, sizeof from,
+                                   &is_config);
+  if (rc == 0)
+    rc = pen_model_config_load(from, &model);
   if (rc)
     return rc;
   if (config->vocab_size != PEN_CONFIG_AUTO)
@@ -98,7 +99,7 @@ int pen_verb_init(const struct pen_config *config)
   enum pen_file_dtype dtype = choose_dtype(config, &model);
   rc = pen_params_build(&model, 0, 0, &params);
   if (!rc)
-    rc = pen_params_create_dir(params, config->model_config, dtype, SHARD_BYTES,
+    rc = pen_params_create_dir(params, from, dtype, SHARD_BYTES,
                                config->output_dir, config->overwrite, &writer);
   if (!rc)
     rc = write_weights(params, config->seed, stop, writer);

@@ -349,6 +349,9 @@ static int inspect_tokens(const char *path, bool as_json)
       printf("vocabulary     %" PRIu32 "\n", info->vocab_size);
     print_bytes("file           ", info->file_bytes);
   }
+  if (rc == 0 && info->format == PEN_TOKENS_BYTES)
+    pen_log_info("%s is text, or records of it: penstock-prepare --tokenizer MODEL "
+                 "--show 2 %s prints what would be trained of it", path, path);
   pen_tokens_close(&tokens);
   return rc;
 }

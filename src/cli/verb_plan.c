@@ -73,29 +73,23 @@ static int make_plan(const struct pen_config *config, const char *model,
 int pen_verb_plan(const struct pen_config *config)
 {
   char *model = NULL, *data = NULL, *eval_data = NULL;
-  char cache[] = "/tmp/penstock-plan-XXXXXX";
-  bool has_cache = false;
+  char cache[4096];
   const volatile sig_atomic_t *stop = pen_stop_on_signals();
+  pen_settings_temporary("plan", cache, sizeof cache);
   int rc = pen_settings_outputs(config);
   if (rc == 0)
     rc = pen_model_dir_find(config->model, &model);
-  if (rc == 0 && config->data) {
-    has_cache = mkdtemp(cache) != NULL;
-    if (!has_cache)
-      rc = pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", cache);
-  }
   if (rc == 0 && config->data)
     rc = pen_settings_tokens(config, config->data, false, model, cache, stop,
                              &data);
   if (rc == 0 && config->eval_data)
     rc = pen_settings_tokens(config, config->eval_data, true, model, cache,
                              stop, &eval_data);
-  pen_stop_ends(has_cache ? cache : NULL); /* nobody looks whether to stop */
+  pen_stop_ends(cache); /* nobody looks whether to stop */
   if (rc == 0)
     rc = config->sweep ? pen_plan_sweep(config, model, data, eval_data)
                        : make_plan(config, model, data, eval_data);
-  if (has_cache)
-    pen_settings_drop_cache(cache);
+  pen_settings_drop_cache(cache);
   free(eval_data);
   free(data);
   free(model);

@@ -74,11 +74,10 @@ struct prepared {
 static int prepare(const struct pen_config *config, const char *model,
                    struct prepared *p, struct pen_train_settings *s)
 {
-  snprintf(p->cache, sizeof p->cache,
-           config->dry_run ? "/tmp/penstock-plan-XXXXXX" : "%.3500s/data",
-           config->output_dir);
-  if (config->dry_run && !mkdtemp(p->cache))
-    return pen_error_set(PEN_ESTOPPED, "cannot make a folder %s", p->cache);
+  if (config->dry_run)
+    pen_settings_temporary("plan", p->cache, sizeof p->cache);
+  else
+    snprintf(p->cache, sizeof p->cache, "%.3500s/data", config->output_dir);
   p->existing = pen_files_existing(p->cache);
   int rc = pen_settings_tokens(config, config->data, false, model, p->cache,
                                s->stop, &p->data);

@@ -140,7 +140,7 @@ static int cut_check(const struct pen_sequences *s)
     return pen_error_set(PEN_EFORMAT,
                          "%" PRIu64 " of the %" PRIu64 " samples of %s are longer than %" PRIu32
                          " tokens (%" PRIu64 " tokens would be lost): raise --max-length, or "
-                         "permit truncation", counts->n_truncated, counts->n_samples, path,
+                         "drop --refuse-truncation", counts->n_truncated, counts->n_samples, path,
                          s->options.max_length, counts->n_truncated_tokens);
   if (!counts->n_sequences)
     return pen_error_set(PEN_EFORMAT,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "io/files.h"
@@ -100,6 +101,10 @@ static int open_parts(struct pen_model_dir *d,
   if (snprintf(config_path, sizeof config_path, "%s/config.json", d->path) >=
       (int)sizeof config_path)
     return pen_error_set(-ENAMETOOLONG, "cannot open %s", d->path);
+  struct stat st;
+  if (stat(d->path, &st) == 0 && !S_ISDIR(st.st_mode))
+    return pen_error_say(-ENOTDIR, "%s is not a model directory but a file",
+                         d->path);
   int rc = pen_model_config_load(config_path, &d->config);
   if (!rc)
     rc = pen_hfdir_open(d->path, options->lenient, &d->files);

@@ -5,6 +5,7 @@
 #include "src/train/evaluate.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -161,6 +162,17 @@ static int add_sequence(struct evaluation *e, size_t i)
   return rc;
 }
 
+/* A mean over a loss that is no number says nothing about any other. */
+static int check_loss(double loss, uint64_t first, size_t n)
+{
+  if (isfinite(loss))
+    return 0;
+  return pen_error_set(PEN_ENONFINITE, "the loss of sequences %" PRIu64 " to %"
+                       PRIu64 " is not finite: weights hold NaN or infinity "
+                       "(penstock verify names the tensor), or overflow in this "
+                       "--dtype", first, first + n - 1);
+}
+
 /* n sequences, each a micro-batch of its own, so that each has its loss. */
 static int run_singly(struct evaluation *e, size_t n,
                       struct pen_evaluate_result *r)
@@ -182,7 +194,9 @@ static int run_singly(struct evaluation *e, size_t n,
   if (rc == 0)
     pen_run_losses(e->inference.session.run, n, e->losses);
   for (size_t i = 0; rc == 0 && i < n; i++) {
-    rc = add_sequence(e, i);
+    rc = check_loss(e->losses[i], e->ids[i], 1);
+    if (rc == 0)
+      rc = add_sequence(e, i);
     r->loss += e->losses[i];
     r->n_targets += e->counts[i].n_targets;
     r->n_inputs += e->counts[i].n_inputs;
@@ -197,6 +211,8 @@ static int run_together(struct evaluation *e, size_t n,
   int rc = pen_batch_fill(e->batch, e->data.sequences, e->ids, n);
   if (rc == 0)
     rc = step(e, PEN_STEP_EVAL);
+  if (rc == 0)
+    rc = check_loss(e->result.loss_sum, r->n_sequences, n);
   r->loss += e->result.loss_sum;
   if (rc == 0 && e->dump)
     rc = dump_batch(e, r->n_inputs, r->n_sequences);

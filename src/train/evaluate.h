@@ -35,7 +35,8 @@ struct pen_evaluate_result {
   uint64_t n_targets, n_inputs, n_sequences;
 };
 
-/* Every target token once, in the order of the file, however it is batched. */
+/* Every target token once, in the order of the file, however it is batched;
+ * -PEN_ENONFINITE at the first batch whose loss is no finite number. */
 int pen_evaluate(const struct pen_evaluate_settings *settings,
                  struct pen_evaluate_result *ret_result);
 

@@ -288,6 +288,19 @@ static int copy_weights(struct export *e)
   return rc;
 }
 
+/* Weights and state together, before the first byte of either. */
+static int check_room(const struct export *e)
+{
+  const struct pen_params *p = e->model->params;
+  uint64_t weights = 0;
+  for (size_t s = 0; s < pen_hfdir_n_shards(e->model->files); s++)
+    weights += pen_hfdir_shard_bytes(e->model->files, s);
+  if (e->set->dtype != PEN_FILE_NONE)
+    weights = p->n_elems * pen_file_dtype_bytes(e->set->dtype);
+  return pen_files_check_room(e->set->to, weights + N_KINDS * p->n_elems *
+                                                        sizeof(float));
+}
+
 static int run(struct export *e)
 {
   const struct pen_export_settings *s = e->set;
@@ -298,6 +311,8 @@ static int run(struct export *e)
     rc = pen_model_dir_open(e->from, &options, &e->model);
   if (rc == 0 && s->with_optimizer)
     rc = open_state(e);
+  if (rc == 0 && s->with_optimizer)
+    rc = check_room(e);
   if (rc == 0 && !(e->chunk = calloc((N_KINDS + 1) * CHUNK_ELEMS, sizeof(float))))
     rc = pen_error_set(PEN_ENOFIT, "no memory to copy");
   if (rc == 0)

@@ -6,11 +6,13 @@
  * takes no memory.  Disadvantage: one document at a time. */
 #include "src/train/generate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "io/files.h"
 #include "io/json.h"
 
@@ -55,6 +57,20 @@ int pen_generate_begin_token(const char *model_dir, int64_t *ret_id)
   if (rc == 0)
     *ret_id = n ? id : -1;
   return rc;
+}
+
+/* Rotary positions go on beyond what was trained, to no good. */
+void pen_generate_warn_of_room(size_t positions, size_t room, const char *option,
+                               size_t before)
+{
+  char advice[96] = "";
+  if (positions > before)
+    snprintf(advice, sizeof advice, " (%s %zu stops there)", option,
+             positions - before);
+  if (room > positions)
+    pen_log_warn("up to %zu tokens, the prompt's included, are more than the %zu "
+                 "positions this model was made for; beyond them text goes bad%s",
+                 room, positions, advice);
 }
 
 static size_t chunk_of(size_t room)
@@ -164,6 +180,19 @@ static bool is_end(const struct pen_generator *g, uint32_t id)
   return false;
 }
 
+/* Of logits that are no numbers any token would do. */
+static int check_logits(const struct pen_generator *g)
+{
+  const float *logits = pen_run_logits(g->session->run);
+  for (size_t i = 0; i < g->session->config.vocab_size; i++)
+    if (!isfinite(logits[i]))
+      return pen_error_set(PEN_ENONFINITE, "the model gives logits that are not "
+                           "finite, after %zu tokens, first of id %zu: weights "
+                           "hold NaN or infinity (penstock verify names the "
+                           "tensor), or overflow in this --dtype", g->n, i);
+  return 0;
+}
+
 int pen_generator_next(struct pen_generator *g, uint32_t *ret_id,
                        bool *ret_end)
 {
@@ -173,6 +202,8 @@ int pen_generator_next(struct pen_generator *g, uint32_t *ret_id,
                          "raise --max-length", g->room);
   while (rc == 0 && g->n_cached < g->n)
     rc = compute_chunk(g);
+  if (rc == 0)
+    rc = check_logits(g);
   if (rc < 0)
     return rc;
   uint32_t id = pen_sample(&g->sampling, pen_run_logits(g->session->run),

@@ -45,9 +45,15 @@ void pen_generator_done(struct pen_generator *g);
 int pen_generator_set(struct pen_generator *g, const uint32_t *ids, size_t n);
 
 /* The next token, which joins the document; *ret_end: it is an end token.
- * -PEN_ENOFIT when the document is full. */
+ * -PEN_ENOFIT when the document is full, -PEN_ENONFINITE for logits that are no
+ * finite numbers. */
 int pen_generator_next(struct pen_generator *g, uint32_t *ret_id,
                        bool *ret_end);
+
+/* Warns of a document of `room` tokens that is longer than the model's positions,
+ * which `option` would keep to, given `before` tokens that it does not count. */
+void pen_generate_warn_of_room(size_t positions, size_t room, const char *option,
+                               size_t before);
 
 /* A model's begin token by its generation_config.json, else config.json; -1
  * where neither has one. */

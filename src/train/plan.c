@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "io/files.h"
 #include "base/size.h"
 #include "offload/rehearse.h"
 #include "src/train/drives.h"
@@ -28,7 +29,7 @@ static int check_room(const struct pen_trainer *t)
   char need_text[PEN_SIZE_TEXT_BYTES], room_text[PEN_SIZE_TEXT_BYTES];
   for (size_t d = 0; !m->described_drives && d < m->n_nvme_dirs; d++) {
     uint64_t part = need / m->n_nvme_dirs, room;
-    int rc = pen_trainer_free_bytes(m->nvme_dirs[d], &room);
+    int rc = pen_files_free_bytes(m->nvme_dirs[d], &room);
     if (rc < 0)
       return rc;
     pen_size_format(part, need_text);

@@ -97,8 +97,6 @@ int pen_trainer_check_stores(struct pen_trainer *t);
 /* Of the model's files; and of one checkpoint: the model's files, and p, m, v of tiles in RAM. */
 uint64_t pen_trainer_model_bytes(const struct pen_trainer *t);
 uint64_t pen_trainer_checkpoint_bytes(const struct pen_trainer *t);
-/* Free where `path` is, or will be. */
-int pen_trainer_free_bytes(const char *path, uint64_t *ret_bytes);
 
 /* trainer_state.c: brings the run to the newest committed state, or to its
  * start, and leaves `store`, `cursor` and a started, loaded session. */

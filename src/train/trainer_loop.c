@@ -287,6 +287,22 @@ static int stop(struct pen_trainer *t, const char *why)
                        (unsigned long long)t->n_steps, why);
 }
 
+/* A run that has changed no weight has made no model. */
+static int check_applied(const struct pen_trainer *t)
+{
+  const char *block = t->result.nonfinite ? block_name(t) : NULL;
+  if (t->cursor.applied)
+    return 0;
+  return pen_error_set(PEN_ENONFINITE,
+                       "all %llu steps were skipped%s%s: nothing was trained and "
+                       "no model is written; look at the weights (penstock verify "
+                       "%s) and the data, or lower --learning-rate",
+                       (unsigned long long)t->n_steps,
+                       block ? ", the last for non-finite gradients first in "
+                               "block " : "",
+                       block ? block : "", t->set.model.dir);
+}
+
 int pen_trainer_loop(struct pen_trainer *t)
 {
   pen_progress_begin(&t->progress, 2, t->cursor.step, t->n_steps);
@@ -306,5 +322,7 @@ int pen_trainer_loop(struct pen_trainer *t)
                      "--max-write; raise it");
   }
   pen_progress_end(&t->progress);
+  if (rc == 0)
+    rc = check_applied(t);
   return rc < 0 ? rc : pen_trainer_export(t);
 }

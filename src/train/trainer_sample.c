@@ -3,6 +3,7 @@
  * Steps of kind logits on the run's own session, greedy; the first one carries
  * the pending update, like an evaluation, so that samples change no number of
  * the run.  Main thread.  Disadvantage: training waits meanwhile. */
+#include "base/error.h"
 #include "base/log.h"
 #include "src/train/trainer.h"
 
@@ -22,10 +23,12 @@ int pen_trainer_shape_samples(const struct pen_trainer *t,
 int pen_trainer_open_samples(struct pen_trainer *t)
 {
   struct pen_sampling greedy = {.greedy = true, .top_p = 1};
-  return t->set.samples_every
-             ? pen_generator_init(&t->sampler, &t->session, t->set.model.dir,
-                                  &greedy, room(t))
-             : 0;
+  if (!t->set.samples_every)
+    return 0;
+  pen_generate_warn_of_room(t->session.config.max_positions, room(t),
+                            "--max-new-tokens", t->set.n_sample_prompt);
+  return pen_generator_init(&t->sampler, &t->session, t->set.model.dir, &greedy,
+                            room(t));
 }
 
 int pen_trainer_sample(struct pen_trainer *t, double epoch)
@@ -37,8 +40,17 @@ int pen_trainer_sample(struct pen_trainer *t, double epoch)
   g->update = &t->update;
   g->n_cached = 0; /* other weights made what is there */
   int rc = pen_generator_set(g, t->set.sample_prompt, t->set.n_sample_prompt);
-  while (rc == 0 && !end && g->n < g->room)
+  while (rc == 0 && !end && g->n < g->room) {
+    if (t->set.stop && *t->set.stop)
+      return 0; /* the run stops; it owes this sample when it goes on */
     rc = pen_generator_next(g, &id, &end);
+  }
+  if (rc == -PEN_ENONFINITE) { /* steps tell whether the run is lost */
+    pen_log_warn("step %llu: no sample: %s", (unsigned long long)t->cursor.step,
+                 pen_error_text());
+    pen_error_clear();
+    return 0;
+  }
   if (rc == 0 && t->set.read_sample)
     rc = t->set.read_sample(t->set.read_sample_ctx, g->ids, g->n, &text);
   if (rc < 0)

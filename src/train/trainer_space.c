@@ -2,14 +2,11 @@
  *
  * Main thread.  Disadvantage: free space is looked at, not taken: another
  * program may use it up before a checkpoint does. */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/statvfs.h>
 
 #include "base/error.h"
 #include "base/size.h"
+#include "io/files.h"
 #include "src/train/trainer.h"
 
 int pen_trainer_check_stores(struct pen_trainer *t)
@@ -28,26 +25,6 @@ int pen_trainer_check_stores(struct pen_trainer *t)
                        "does not fit: state needs %s under --nvme-path, "
                        "--nvme-memory allows %s: %" PRIu64 " bytes too few",
                        need, allowed, bytes - t->set.machine.nvme_bytes);
-}
-
-int pen_trainer_free_bytes(const char *path, uint64_t *ret_bytes)
-{
-  char there[4096];
-  struct statvfs st;
-  snprintf(there, sizeof there, "%s", path);
-  while (statvfs(there, &st) < 0) {
-    char *slash = strrchr(there, '/');
-    if (errno != ENOENT)
-      return pen_error_set(-errno, "cannot look at the drive of %s", path);
-    if (slash == there)
-      slash[1] = '\0';
-    else if (slash)
-      *slash = '\0';
-    else
-      snprintf(there, sizeof there, ".");
-  }
-  *ret_bytes = (uint64_t)st.f_bavail * st.f_frsize;
-  return 0;
 }
 
 uint64_t pen_trainer_model_bytes(const struct pen_trainer *t)
@@ -84,7 +61,7 @@ static int check_output(struct pen_trainer *t)
     there = pen_rundir_checkpoints(&t->rundir, steps, 1024);
   saves = saves > there ? saves - there : 0;
   uint64_t need = model + saves * pen_trainer_checkpoint_bytes(t);
-  int rc = pen_trainer_free_bytes(t->set.output_dir, &room);
+  int rc = pen_files_free_bytes(t->set.output_dir, &room);
   if (rc < 0 || need <= room)
     return rc;
   char need_text[PEN_SIZE_TEXT_BYTES], room_text[PEN_SIZE_TEXT_BYTES];

@@ -265,7 +265,7 @@ static void test_json(void **state)
 static void test_file_fails(void **state)
 {
   char line[4096];
-  test_fails(train("-c /nonexistent/run.yaml"), ENOENT,
+  test_fails(train("-c /nonexistent/run.yaml"), PEN_EUSAGE,
              "/nonexistent/run.yaml");
   char *zeros = calloc(1, PEN_CONFIG_FILE_BYTES_MAX + 1);
   test_write_file(test_tmp("big.json"), zeros,

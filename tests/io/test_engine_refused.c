@@ -199,7 +199,7 @@ static const char *no_space(void)
                                 .tile_bytes = 65536, .n_tiles = 10,
                                 .n_extents = 20};
   struct pen_store *store = NULL;
-  if (pen_store_create(&o, false, &store) != -ENOSPC)
+  if (pen_store_create(&o, false, &store) != -PEN_ENOFIT)
     return text_of("a store of 1.3 MB in 1 MiB");
   if (!strstr(pen_error_text(), "needs 1331200 bytes") ||
       !strstr(pen_error_text(), "1048576 are free") ||

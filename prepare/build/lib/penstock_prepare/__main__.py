@@ -1,0 +1,5 @@
+import sys
+
+from penstock_prepare.cli import main
+
+sys.exit(main())
