@@ -1,5 +1,0 @@
-import sys
-
-from penstock_prepare.cli import main
-
-sys.exit(main())
