@@ -149,11 +149,27 @@ static int read_text(const struct pen_json *json,
   return rc;
 }
 
+static int read_drive(const struct pen_json *json,
+                      const struct pen_json_node *drive,
+                      struct pen_machine_drive *d)
+{
+  static const char *const others[] = {"path", NULL};
+  void *iter = NULL;
+  const char *key;
+  const struct pen_json_node *node;
+  if (!pen_json_next(drive, &iter, &key, &node))
+    return pen_json_error(json, drive, PEN_EFORMAT,
+                          "a drive is an object with its rates");
+  int rc = check_keys(json, drive, drive_rates, N(drive_rates), others);
+  if (rc == 0)
+    rc = read_text(json, drive, "path", d->path, sizeof d->path);
+  return rc < 0 ? rc : read_rates(json, drive, drive_rates, N(drive_rates), d);
+}
+
 static int read_drives(const struct pen_json *json,
                        const struct pen_json_node *root,
                        struct pen_machine *m)
 {
-  static const char *const others[] = {"path", NULL};
   const struct pen_json_node *drives = NULL;
   if (!pen_json_has(root, "drives"))
     return 0;
@@ -161,15 +177,8 @@ static int read_drives(const struct pen_json *json,
   if (rc == 0 && pen_json_size(drives) > PEN_MACHINE_DRIVES_MAX)
     rc = pen_json_error(json, drives, PEN_EFORMAT, "more than %d drives",
                         PEN_MACHINE_DRIVES_MAX);
-  for (size_t i = 0; rc == 0 && i < pen_json_size(drives); i++) {
-    const struct pen_json_node *drive = pen_json_item(drives, i);
-    struct pen_machine_drive *d = &m->drives[m->n_drives++];
-    rc = check_keys(json, drive, drive_rates, N(drive_rates), others);
-    if (rc == 0)
-      rc = read_text(json, drive, "path", d->path, sizeof d->path);
-    if (rc == 0)
-      rc = read_rates(json, drive, drive_rates, N(drive_rates), d);
-  }
+  for (size_t i = 0; rc == 0 && i < pen_json_size(drives); i++)
+    rc = read_drive(json, pen_json_item(drives, i), &m->drives[m->n_drives++]);
   return rc;
 }
 

@@ -4,6 +4,7 @@
  * Disadvantage: what a run adds, waiting for its other lanes, is not here. */
 #include "src/bench/nvme.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -87,19 +88,21 @@ static int keep(struct pen_machine *m, const struct pen_machine_drive *drive)
   return 0;
 }
 
-/* Two directories of one drive are no two drives. */
-static int compare(const struct pen_bench_drive *all, size_t i,
+/* Before any is measured: two directories of one drive are no two drives. */
+static int compare(const char *const *dirs, size_t i,
                    struct pen_bench_table *table)
 {
   struct stat mine, other;
+  if (stat(dirs[i], &mine))
+    return pen_error_set(-errno, "cannot measure in %s", dirs[i]);
   for (size_t k = 0; k < i; k++) {
-    if (strcmp(all[k].found.path, all[i].found.path) == 0)
+    if (stat(dirs[k], &other) || mine.st_dev != other.st_dev)
+      continue;
+    if (mine.st_ino == other.st_ino)
       return pen_error_set(PEN_EUSAGE, "%s and %s are the same directory; name "
-                           "each drive once", all[k].dir, all[i].dir);
-    if (stat(all[k].dir, &other) == 0 && stat(all[i].dir, &mine) == 0 &&
-        mine.st_dev == other.st_dev)
-      pen_bench_note(table, "%s and %s lie in one file system: what they do "
-                     "together is one drive's work", all[k].dir, all[i].dir);
+                           "each drive once", dirs[k], dirs[i]);
+    pen_bench_note(table, "%s and %s lie in one file system: what they do "
+                   "together is one drive's work", dirs[k], dirs[i]);
   }
   return 0;
 }
@@ -111,12 +114,12 @@ int pen_bench_nvme(const struct pen_bench_options *options,
   struct pen_bench_drive all[PEN_MACHINE_DRIVES_MAX];
   size_t n = drives->n_dirs, n_open = 0;
   int rc = 0;
+  for (size_t i = 0; rc == 0 && i < n; i++)
+    rc = compare(drives->dirs, i, table);
   for (size_t i = 0; rc == 0 && i < n; i++) {
     all[i] = (struct pen_bench_drive){.o = options};
     n_open++;
     rc = pen_bench_drive_open(&all[i], drives, drives->dirs[i]);
-    if (rc == 0)
-      rc = compare(all, i, table);
     if (rc == 0 && drives->soak)
       rc = pen_bench_drive_soak(&all[i], drives, table);
     if (rc == 0)

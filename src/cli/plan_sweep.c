@@ -221,16 +221,21 @@ static void draw(FILE *f, const struct sweep *s)
   fputs(", and what binds</text>\n</svg>\n", f);
 }
 
+static bool ends_with(const char *path, const char *end)
+{
+  size_t n = strlen(path), k = strlen(end);
+  return n > k && strcmp(path + n - k, end) == 0;
+}
+
 /* A page where the name says so, else the figure alone. */
 static int save_figure(const struct sweep *s, const char *path)
 {
-  const char *dot = strrchr(path, '.');
   char *text = NULL;
   size_t bytes = 0;
   FILE *f = open_memstream(&text, &bytes);
   if (!f)
     return pen_error_set(PEN_ENOFIT, "no memory for a figure");
-  if (dot && strcmp(dot, ".html") == 0)
+  if (ends_with(path, ".html"))
     fputs("<!DOCTYPE html>\n<meta charset='utf-8'>\n<title>penstock plan"
           "</title>\n", f);
   draw(f, s);
@@ -240,11 +245,26 @@ static int save_figure(const struct sweep *s, const char *path)
   return rc;
 }
 
+/* Before a minute of planning, not after. */
+static int check_output(const struct pen_config *config)
+{
+  const char *plot = config->plot;
+  if (config->output_format == PEN_CONFIG_OUTPUT_YAML)
+    return pen_error_set(PEN_EUSAGE, "-o yaml writes one plan, --sweep makes "
+                         "several; give text or json");
+  if (plot && !ends_with(plot, ".svg") && !ends_with(plot, ".html"))
+    return pen_error_set(PEN_EUSAGE, "--plot %s: figures are .svg or .html",
+                         plot);
+  return 0;
+}
+
 int pen_plan_sweep(const struct pen_config *config, const char *model,
                    const char *data, const char *eval_data)
 {
   struct sweep s = {.n_points = 0};
-  int rc = cut(config->sweep, &s);
+  int rc = check_output(config);
+  if (rc == 0)
+    rc = cut(config->sweep, &s);
   for (size_t i = 0; rc == 0 && i < s.n_points; i++)
     rc = plan_with(config, &s, &s.points[i], model, data, eval_data);
   if (rc == 0 && config->output_format == PEN_CONFIG_OUTPUT_JSON)

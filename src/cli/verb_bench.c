@@ -3,9 +3,11 @@
  *
  * What was measured before and is not measured now stays in the profile.
  * Disadvantage: other programs at work are measured along. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -36,18 +38,29 @@ static int open_profile(const char *path, struct pen_machine *m)
   return 0;
 }
 
-static int save_profile(const char *path, const struct pen_machine *m)
+/* Its folder, made where there is none: seen before minutes of measuring. */
+static int make_folder(const char *path)
 {
   char folder[4096];
   snprintf(folder, sizeof folder, "%s", path);
   char *slash = strrchr(folder, '/');
   int rc = 0;
-  if (slash && slash != folder) {
+  if (!slash) {
+    snprintf(folder, sizeof folder, ".");
+  } else if (slash != folder) {
     *slash = '\0';
     rc = pen_files_make_dirs(folder);
+  } else {
+    slash[1] = '\0';
   }
-  if (rc == 0)
-    rc = pen_machine_save(m, path);
+  if (rc == 0 && access(folder, W_OK | X_OK))
+    rc = pen_error_set(-errno, "cannot write a profile into %s", folder);
+  return rc < 0 ? pen_error_context(rc, "give --profile FILE") : 0;
+}
+
+static int save_profile(const char *path, const struct pen_machine *m)
+{
+  int rc = pen_machine_save(m, path);
   fflush(stdout); /* the next line goes elsewhere */
   if (rc == 0)
     pen_log_info("profile: %s", path);
@@ -215,5 +228,7 @@ int pen_verb_bench(const struct pen_config *config)
     rc = open_profile(path, &machine);
   if (rc == 0 && strcmp(config->bench, "tiers") == 0)
     return pen_bench_show_tiers(config->output_format, &o, &machine);
+  if (rc == 0)
+    rc = make_folder(path);
   return rc < 0 ? rc : measure(config, &o, path, &machine);
 }

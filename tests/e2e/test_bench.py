@@ -221,6 +221,9 @@ def file_of(process):
 def what_is_no_drive_is_refused(folder):
     profile = os.path.join(folder, "machine.json")
     fail(2, "--nvme-path", "bench", "nvme", "--profile", profile)
+    with open(profile, "w", encoding="utf-8"):  # a file where its folder should be: told before anything is measured
+        fail(1, "give --profile FILE", "bench", "memory", "--profile", os.path.join(profile, "made", "machine.json"))
+    os.remove(profile)
     for engine in ("ram", "null"):
         fail(1, "no drive can be measured", "bench", "nvme", folder, "--io-engine", engine,
              "--profile", profile, *SMALL)

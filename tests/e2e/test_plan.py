@@ -308,6 +308,8 @@ def a_sweep_is_a_plan_for_each_value(folder):
     fail(2, "1,,2", *config, "--sweep", "cores=1,,2")
     fail(2, "a size such as", *config, "--sweep", "ram=much")
     fail(2, "--sweep NAME", *config, "--plot", figure)
+    fail(2, ".svg or .html", *config, "--sweep", "ram=8GiB", "--plot", os.path.join(folder, "a.png"))
+    fail(2, "-o yaml writes one plan", *config, "--sweep", "ram=8GiB", "-o", "yaml")
 
 
 @test

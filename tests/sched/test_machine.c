@@ -54,6 +54,8 @@ static void test_refusals(void **state)
   refuses("{\"version\":1,\"cores\":1,\"drives\":[{\"reads\":1}]}", "reads");
   refuses("{\"version\":1,\"cores\":1,\"drives\":[{\"sync_s\":-1}]}", "sync_s");
   refuses("{\"version\":1,\"cores\":1,\"drives\":{}}", "drives");
+  refuses("{\"version\":1,\"cores\":1,\"drives\":[null]}", "an object with its rates");
+  refuses("{\"version\":1,\"cores\":1,\"drives\":[[7]]}", "an object with its rates");
   refuses("{\"version\":1,\"cores\":1,\"drives\":[{},{},{},{},{},{},{},{},{},"
           "{},{},{},{},{},{},{},{}]}", "more than 16");
 }
