@@ -208,7 +208,7 @@ int pen_prepare_run(const char *const *arguments, const volatile sig_atomic_t *s
   char tool[PATH_MAX];
   struct words words;
   char *argv[MOST_ARGUMENTS + 2] = { tool };
-  pid_t pid;
+  pid_t pid = -1;
   int fd = -1, status;
   int r = pen_prepare_find(tool, sizeof tool);
 
