@@ -12,16 +12,11 @@
  * what the group's largest moments give.  Groups are of elements counted from a
  * tile's start, and so from a block's.
  *
- * The scale needs all of a group before any of it can be stored, and a few dozen
- * cycles to be found.  So groups go in batches: first all steps, into a buffer in
- * the cache, then all scales, then all codes.
- *
  * Compiled once per instruction set.  Disadvantage: one very large gradient in a
  * group leaves the others few codes until the scale has come down. */
 #include "kernels/cpu/state16.h"
 
-#define GROUP PEN_STATE_GROUP_ELEMS
-#define BATCH_GROUPS 16 /* as many as a vector has lanes, for their scales */
+#define VECTORS ((int)PEN_STATE_GROUP_ELEMS / 16)
 #define M_MOST 127.0f
 #define V_MOST 255.0f
 #define M_UNIT 16129.0f      /* 127^2 */
@@ -39,16 +34,8 @@ struct int8 {
   float *m_scale, *v_scale;
 };
 
-/* Results of a batch, before they are stored. */
-struct batch {
-  float p[BATCH_GROUPS * GROUP], m[BATCH_GROUPS * GROUP], v[BATCH_GROUPS * GROUP];
-  float m_scale[BATCH_GROUPS], v_scale[BATCH_GROUPS];     /* by group */
-  float m_inverse[BATCH_GROUPS], v_inverse[BATCH_GROUPS]; /* 0 where that is 0 */
-};
-
-/* The largest magnitudes of a group so far, lane by lane. */
-struct most {
-  w16 m, v;
+struct group {
+  struct state16 s[VECTORS];
 };
 
 /* Between its neighbours in 1 / 4096, and never on one. */
@@ -146,74 +133,55 @@ PEN_INLINE float scale_of(w16 most, float at_least)
   return scale < at_least ? 0 : scale;
 }
 
-PEN_INLINE struct state16 load(const struct int8 *a, const uint16_t *half,
-                               size_t i)
+PEN_INLINE void load(const struct int8 *a, const uint16_t *half, size_t at,
+                     struct group *g)
 {
-  size_t group = i / GROUP;
-  return (struct state16){
-      v16_from_bits(decode_p(w16_load_u16(half + i), w16_load_u8(a->low + i))),
-      decode_m(w16_load_u8(a->m + i), v16_set1(a->m_scale[group])),
-      decode_v(w16_load_u8(a->v + i), v16_set1(a->v_scale[group]))};
-}
-
-/* Into a batch, moments made finite. */
-PEN_INLINE void put(struct batch *b, size_t i, struct state16 s,
-                    struct most *most)
-{
-  w16 m = magnitude_of(s.m), v = magnitude_of(s.v);
-  w16 sign = w16_and1(w16_bits(s.m), ~PEN_MAGNITUDE);
-  v16_store(b->p + i, s.p);
-  v16_store(b->m + i, v16_from_bits(w16_or(m, sign)));
-  v16_store(b->v + i, v16_from_bits(v));
-  most->m = w16_max(m, most->m);
-  most->v = w16_max(v, most->v);
-}
-
-PEN_INLINE v16 inverse_of(v16 scale)
-{
-  v16 none = v16_set1(0);
-  return v16_select(v16_less(none, scale), v16_div(v16_set1(1), scale), none);
-}
-
-/* The scales of as many groups, and their inverses. */
-PEN_INLINE void find_scales(struct batch *b, const struct most *most,
-                            size_t n_groups)
-{
-  for (size_t g = 0; g < BATCH_GROUPS; g++) {
-    b->m_scale[g] = g < n_groups ? scale_of(most[g].m, M_LEAST) : 0;
-    b->v_scale[g] = g < n_groups ? scale_of(most[g].v, V_LEAST) : 0;
+  v16 m_scale = v16_set1(a->m_scale[at / PEN_STATE_GROUP_ELEMS]);
+  v16 v_scale = v16_set1(a->v_scale[at / PEN_STATE_GROUP_ELEMS]);
+  for (int j = 0; j < VECTORS; j++) {
+    size_t i = at + 16 * (size_t)j;
+    g->s[j] = (struct state16){
+        v16_from_bits(decode_p(w16_load_u16(half + i), w16_load_u8(a->low + i))),
+        decode_m(w16_load_u8(a->m + i), m_scale),
+        decode_v(w16_load_u8(a->v + i), v_scale)};
   }
-  v16_store(b->m_inverse, inverse_of(v16_load(b->m_scale)));
-  v16_store(b->v_inverse, inverse_of(v16_load(b->v_scale)));
 }
 
-/* Sixteen elements: number i of all, number k of the batch. */
-PEN_INLINE void store(const struct int8 *a, uint16_t *half, size_t i,
-                      const struct batch *b, size_t k, struct draw draw)
+/* The scales of a group, and their inverses; its moments made finite. */
+struct scales {
+  float m, v;
+  v16 m_inverse, v_inverse;
+};
+
+PEN_INLINE v16 inverse_of(float scale)
 {
-  size_t group = k / GROUP;
-  w16 p = w16_and1(state16_raise(v16_load(b->p + k), draw.p), 0xffffff00u);
+  return v16_set1(scale > 0 ? 1 / scale : 0);
+}
+
+PEN_INLINE struct scales find_scales(struct group *g)
+{
+  w16 m_most = w16_set1(0), v_most = w16_set1(0);
+  for (int j = 0; j < VECTORS; j++) {
+    w16 m = magnitude_of(g->s[j].m), v = magnitude_of(g->s[j].v);
+    w16 sign = w16_and1(w16_bits(g->s[j].m), ~PEN_MAGNITUDE);
+    g->s[j].m = v16_from_bits(w16_or(m, sign));
+    g->s[j].v = v16_from_bits(v);
+    m_most = w16_max(m, m_most);
+    v_most = w16_max(v, v_most);
+  }
+  float m = scale_of(m_most, M_LEAST), v = scale_of(v_most, V_LEAST);
+  return (struct scales){m, v, inverse_of(m), inverse_of(v)};
+}
+
+PEN_INLINE void store_vector(const struct int8 *a, uint16_t *half, size_t i,
+                             struct state16 s, const struct scales *scales,
+                             struct draw draw)
+{
+  w16 p = w16_and1(state16_raise(s.p, draw.p), 0xffffff00u);
   w16_store_u16(half + i, state16_half(p));
   w16_store_u8(a->low + i, w16_and1(w16_right1(p, 8), 0xff));
-  w16_store_u8(a->m + i, encode_m(v16_load(b->m + k),
-                                  v16_set1(b->m_inverse[group]), draw.m));
-  w16_store_u8(a->v + i, encode_v(v16_load(b->v + k),
-                                  v16_set1(b->v_inverse[group]), draw.v));
-}
-
-PEN_INLINE void store_scales(const struct int8 *a, size_t begin,
-                             const struct batch *b, size_t n_groups)
-{
-  for (size_t g = 0; g < n_groups; g++) {
-    a->m_scale[begin / GROUP + g] = b->m_scale[g];
-    a->v_scale[begin / GROUP + g] = b->v_scale[g];
-  }
-}
-
-static size_t groups_from(size_t begin, size_t n)
-{
-  size_t left = (n - begin) / GROUP;
-  return left < BATCH_GROUPS ? left : BATCH_GROUPS;
+  w16_store_u8(a->m + i, encode_m(s.m, scales->m_inverse, draw.m));
+  w16_store_u8(a->v + i, encode_v(s.v, scales->v_inverse, draw.v));
 }
 
 static void update(const struct pen_state_update *u, void *const *arrays)
@@ -221,20 +189,19 @@ static void update(const struct pen_state_update *u, void *const *arrays)
   const struct state16_job c = state16_job_of(u);
   const struct int8 a = arrays_of(arrays);
   uint16_t *half = u->weight;
-  struct batch b;
-  struct most most[BATCH_GROUPS];
-  size_t n_groups;
-  for (size_t at = 0; at < u->part.n; at += n_groups * GROUP) {
-    n_groups = groups_from(at, u->part.n);
-    for (size_t g = 0; g < n_groups; g++) {
-      most[g] = (struct most){w16_set1(0), w16_set1(0)};
-      for (size_t k = g * GROUP; k < (g + 1) * GROUP; k += 16)
-        put(&b, k, state16_step(&c, at + k, load(&a, half, at + k)), &most[g]);
+  for (size_t at = 0, n = u->part.n; at < n; at += PEN_STATE_GROUP_ELEMS) {
+    struct group g;
+    load(&a, half, at, &g);
+    for (int j = 0; j < VECTORS; j++)
+      g.s[j] = state16_step(&c, at + 16 * (size_t)j, g.s[j]);
+    struct scales scales = find_scales(&g);
+    for (int j = 0; j < VECTORS; j++) {
+      size_t i = at + 16 * (size_t)j;
+      store_vector(&a, half, i, g.s[j], &scales,
+                   draw_of(state16_random(&c, i)));
     }
-    find_scales(&b, most, n_groups);
-    for (size_t k = 0; k < n_groups * GROUP; k += 16)
-      store(&a, half, at + k, &b, k, draw_of(state16_random(&c, at + k)));
-    store_scales(&a, at, &b, n_groups);
+    a.m_scale[at / PEN_STATE_GROUP_ELEMS] = scales.m;
+    a.v_scale[at / PEN_STATE_GROUP_ELEMS] = scales.v;
   }
 }
 
@@ -244,23 +211,18 @@ static void pack(size_t n, void *const *arrays, uint16_t *half, const float *p,
   const struct int8 a = arrays_of(arrays);
   const struct draw nearest = {v16_set1(0.5f), v16_set1(0.5f),
                                w16_set1(0x80)};
-  struct batch b;
-  struct most most[BATCH_GROUPS];
-  size_t n_groups;
-  for (size_t at = 0; at < n; at += n_groups * GROUP) {
-    n_groups = groups_from(at, n);
-    for (size_t g = 0; g < n_groups; g++) {
-      most[g] = (struct most){w16_set1(0), w16_set1(0)};
-      for (size_t k = g * GROUP; k < (g + 1) * GROUP; k += 16)
-        put(&b, k,
-            (struct state16){w16_one_nan(v16_load(p + at + k)),
-                             v16_load(m + at + k), v16_load(v + at + k)},
-            &most[g]);
+  for (size_t at = 0; at < n; at += PEN_STATE_GROUP_ELEMS) {
+    struct group g;
+    for (int j = 0; j < VECTORS; j++) {
+      size_t i = at + 16 * (size_t)j;
+      g.s[j] = (struct state16){w16_one_nan(v16_load(p + i)),
+                                v16_load(m + i), v16_load(v + i)};
     }
-    find_scales(&b, most, n_groups);
-    for (size_t k = 0; k < n_groups * GROUP; k += 16)
-      store(&a, half, at + k, &b, k, nearest);
-    store_scales(&a, at, &b, n_groups);
+    struct scales scales = find_scales(&g);
+    for (int j = 0; j < VECTORS; j++)
+      store_vector(&a, half, at + 16 * (size_t)j, g.s[j], &scales, nearest);
+    a.m_scale[at / PEN_STATE_GROUP_ELEMS] = scales.m;
+    a.v_scale[at / PEN_STATE_GROUP_ELEMS] = scales.v;
   }
 }
 
@@ -268,11 +230,15 @@ static void unpack(size_t n, void *const *arrays, const uint16_t *half,
                    float *p, float *m, float *v)
 {
   struct int8 a = arrays_of(arrays);
-  for (size_t i = 0; i < n; i += 16) {
-    struct state16 s = load(&a, half, i);
-    v16_store(p + i, s.p);
-    v16_store(m + i, s.m);
-    v16_store(v + i, s.v);
+  for (size_t at = 0; at < n; at += PEN_STATE_GROUP_ELEMS) {
+    struct group g;
+    load(&a, half, at, &g);
+    for (int j = 0; j < VECTORS; j++) {
+      size_t i = at + 16 * (size_t)j;
+      v16_store(p + i, g.s[j].p);
+      v16_store(m + i, g.s[j].m);
+      v16_store(v + i, g.s[j].v);
+    }
   }
 }
 
