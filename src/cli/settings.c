@@ -213,11 +213,9 @@ int pen_settings_find_model(const struct pen_config *config, char **ret_path)
 int pen_settings_check_bytes(const char *model)
 {
   struct pen_model_config config;
-  char path[4096];
   bool is_config;
-  int rc = pen_session_config_path(model, path, sizeof path, &is_config);
-  if (rc == 0)
-    rc = pen_model_config_load(path, &config);
+  int rc = pen_session_load_config(&(struct pen_model_settings){.dir = model},
+                                   &config, &is_config);
   if (rc == 0 && config.vocab_size != PEN_TOKENS_BYTE_VOCABULARY)
     rc = pen_error_set(PEN_EMISMATCH, "%s has no tokenizer.json (nor vocab.json "
                        "with merges.txt), and its vocabulary of %zu is not that "

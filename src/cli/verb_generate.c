@@ -244,11 +244,9 @@ static int converse(struct talk *t)
 static int load_positions(const struct talk *t, size_t *ret_positions)
 {
   struct pen_model_config config;
-  char path[4096];
   bool is_config;
-  int rc = pen_session_config_path(t->model, path, sizeof path, &is_config);
-  if (rc == 0)
-    rc = pen_model_config_load(path, &config);
+  int rc = pen_session_load_config(&(struct pen_model_settings){.dir = t->model},
+                                   &config, &is_config);
   if (rc == 0)
     *ret_positions = config.max_positions;
   return rc;

@@ -87,11 +87,9 @@ int pen_generator_shape(const char *model_dir, size_t room,
                         struct pen_session_shape *shape)
 {
   struct pen_model_config config;
-  char path[4096];
   bool is_config;
-  int rc = pen_session_config_path(model_dir, path, sizeof path, &is_config);
-  if (rc == 0)
-    rc = pen_model_config_load(path, &config);
+  int rc = pen_session_load_config(&(struct pen_model_settings){.dir = model_dir},
+                                   &config, &is_config);
   if (rc < 0)
     return rc;
   if (!shape->max_tokens)

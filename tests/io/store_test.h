@@ -64,18 +64,20 @@ static inline int reap_all(struct pen_store_queue *queue, size_t n)
   return 0;
 }
 
-/* Writes every tile as of `step`; buffers is N_TILES * TILE_BYTES. */
+/* Writes every tile as of `step`, or its first `most` bytes; buffers is
+ * N_TILES * TILE_BYTES. */
 static inline int write_with(int (*write)(struct pen_store_queue *queue,
                                           size_t tile, const void *buffer,
                                           size_t bytes, size_t head_bytes,
                                           uint64_t tag),
                              struct pen_store_queue *queue, char *buffers,
-                             uint64_t step)
+                             uint64_t step, size_t most)
 {
   for (size_t t = 0; t < N_TILES; t++) {
+    size_t length = tile_length(t, step);
     tile_fill(buffers + t * TILE_BYTES, t, step);
-    int code = write(queue, t, buffers + t * TILE_BYTES, tile_length(t, step),
-                     4096, t);
+    int code = write(queue, t, buffers + t * TILE_BYTES,
+                     length < most ? length : most, 4096, t);
     if (code)
       return code;
   }
@@ -85,28 +87,21 @@ static inline int write_with(int (*write)(struct pen_store_queue *queue,
 static inline int write_step(struct pen_store_queue *queue, char *buffers,
                              uint64_t step)
 {
-  return write_with(pen_store_write_tile, queue, buffers, step);
+  return write_with(pen_store_write_tile, queue, buffers, step, TILE_BYTES);
 }
 
 /* The same aside; it is not yet decided whether that stands. */
 static inline int write_step_aside(struct pen_store_queue *queue, char *buffers,
                                    uint64_t step)
 {
-  return write_with(pen_store_write_aside, queue, buffers, step);
+  return write_with(pen_store_write_aside, queue, buffers, step, TILE_BYTES);
 }
 
 /* Every tile's head, of 4096 bytes. */
 static inline int write_heads(struct pen_store_queue *queue, char *buffers,
                               uint64_t step)
 {
-  for (size_t t = 0; t < N_TILES; t++) {
-    tile_fill(buffers + t * TILE_BYTES, t, step);
-    int code = pen_store_write_tile(queue, t, buffers + t * TILE_BYTES, 4096,
-                                    4096, t);
-    if (code)
-      return code;
-  }
-  return reap_all(queue, N_TILES);
+  return write_with(pen_store_write_tile, queue, buffers, step, 4096);
 }
 
 /* What comes behind, of the tiles that are longer. */
