@@ -20,7 +20,9 @@
 struct plan {
   const struct pen_store_options *options;
   uint64_t bytes[PEN_STORE_DIRS_MAX]; /* of each data file */
-  size_t existing[PEN_STORE_DIRS_MAX]; /* bytes of each dir that were there */
+  size_t existing[PEN_STORE_DIRS_MAX]; /* bytes of each dir that were there: 0
+                                          where none of a relative one was */
+  bool noted; /* that is known */
   bool writing; /* what was there before is given up */
 };
 
@@ -264,9 +266,8 @@ static void undo(struct pen_store *store, const struct plan *plan)
   for (size_t d = 0; d < store->n_dirs && !code; d++)
     if (store->files[d] && store->files[d]->created)
       code = store->engine->remove(store->engine, store->files[d]->path);
-  for (size_t d = 0; d < store->n_dirs && !code; d++)
-    if (plan->existing[d])
-      pen_files_unmake_dirs(plan->options->dirs[d], plan->existing[d]);
+  for (size_t d = 0; d < store->n_dirs && plan->noted && !code; d++)
+    pen_files_unmake_dirs(plan->options->dirs[d], plan->existing[d]);
   pen_error_put(&standing);
 }
 
@@ -276,6 +277,7 @@ static int create_all(struct pen_store *store, struct plan *plan,
   int code = make_plan(store, plan);
   for (size_t d = 0; d < store->n_dirs && !code; d++)
     plan->existing[d] = pen_files_existing(plan->options->dirs[d]);
+  plan->noted = !code;
   for (size_t d = 0; d < store->n_dirs && !code; d++)
     code = open_data(store, plan->options->dirs[d], d);
   if (!code && !overwrite)

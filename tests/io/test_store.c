@@ -1,6 +1,7 @@
 /* The store's contract, the same on every engine. */
 #include <errno.h>
 
+#include "io/files.h"
 #include "io/store_format.h"
 #include "tests/io/store_test.h"
 
@@ -239,6 +240,27 @@ static void test_refusals(void **state)
   o.n_dirs = 1;
   test_fails(pen_store_create(&o, false, &store), EEXIST, f.dirs[1]);
   free(buffer);
+}
+
+/* A store that is refused for lack of room leaves no folder behind, whichever way
+ * its directories are named. */
+static void test_refused_leaves_nothing(void **state)
+{
+  FIXTURE(f);
+  char here[PATH_MAX];
+  const char *dirs[] = {test_tmp("made/for/nothing"), "new-folder/x", "new-one"};
+  assert_non_null(getcwd(here, sizeof here));
+  assert_int_equal(chdir(test_tmpdir()), 0);
+  for (size_t i = 0; i < 3; i++) {
+    struct pen_store_options o = test_options(f.engine, dirs + i, 1);
+    struct pen_store *store = NULL;
+    o.scratch_bytes = (uint64_t)1 << 60;
+    test_fails(pen_store_create(&o, false, &store), PEN_ENOFIT, "does not fit");
+  }
+  assert_false(pen_files_exists("made"));
+  assert_false(pen_files_exists("new-folder"));
+  assert_false(pen_files_exists("new-one"));
+  assert_int_equal(chdir(here), 0);
 }
 
 /* A checkpoint's pinned tiles stay as they are over many commits, across a
@@ -509,7 +531,7 @@ static void test_heads(void **state)
 
 int main(void)
 {
-  struct CMUnitTest tests[12 * N_ENGINES];
+  struct CMUnitTest tests[13 * N_ENGINES];
   size_t n = 0;
 #define ON_EVERY_ENGINE(function)                                             \
   for (size_t e = 0; e < N_ENGINES; e++) {                                    \
@@ -523,6 +545,7 @@ int main(void)
   ON_EVERY_ENGINE(test_aside);
   ON_EVERY_ENGINE(test_heads_and_rests);
   ON_EVERY_ENGINE(test_refusals);
+  ON_EVERY_ENGINE(test_refused_leaves_nothing);
   ON_EVERY_ENGINE(test_heads);
   ON_EVERY_ENGINE(test_pins_and_rewind);
   ON_EVERY_ENGINE(test_in_place);
