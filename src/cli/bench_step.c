@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "io/files.h"
 #include "src/cli/bench.h"
+#include "src/cli/settings.h"
 #include "src/model/config.h"
 #include "src/model/model_dir.h"
 #include "src/train/runlog.h"
@@ -227,18 +228,16 @@ int pen_bench_step(const struct pen_config *config, size_t n_runs,
                    struct pen_bench_table *table)
 {
   struct step_bench b = {.config = config, .n_runs = n_runs};
-  const char *base = getenv("TMPDIR");
   char model[PATH_MAX + 16], tokens[PATH_MAX + 16];
   char *found = NULL;
   size_t tokens_wanted = config->tokens_per_step ? config->tokens_per_step : TOKENS;
   b.length = tokens_wanted < LENGTH ? tokens_wanted : LENGTH;
   b.tokens = tokens_wanted / b.length * b.length;
-  snprintf(b.folder, sizeof b.folder, "%.3000s/penstock-step-XXXXXX",
-           base && *base ? base : "/tmp");
-  if (!mkdtemp(b.folder))
-    return pen_error_set(-errno, "cannot make a folder %s", b.folder);
+  pen_settings_temporary("step", b.folder, sizeof b.folder);
+  int rc = pen_settings_make_temporary(b.folder);
+  if (rc < 0)
+    return rc;
   snprintf(tokens, sizeof tokens, "%s/tokens.u32", b.folder);
-  int rc = 0;
   if (config->model)
     rc = pen_model_dir_find(config->model, &found);
   else

@@ -244,8 +244,7 @@ void pen_settings_temporary(const char *name, char *path, size_t bytes)
            base && *base ? base : "/tmp", name);
 }
 
-/* A folder that pen_settings_temporary named has its name when it is made. */
-static int make_temporary(char *path)
+int pen_settings_make_temporary(char *path)
 {
   size_t n = strlen(path);
   if (n < 6 || strcmp(path + n - 6, "XXXXXX") != 0 || mkdtemp(path))
@@ -275,7 +274,7 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
         .completion_only = config->completion_only_loss,
         .choices = config->options->verb == PEN_VERB_EVAL,
         .held_out = held_out, .stop = stop};
-    rc = make_temporary(cache_dir);
+    rc = pen_settings_make_temporary(cache_dir);
     if (rc == 0)
       rc = pen_prepare_cached(&request, path, sizeof path, note, sizeof note);
     if (rc == 0)
@@ -293,10 +292,12 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
 static int check_output_dir(const struct pen_config *config)
 {
   const char *const data[] = {config->data, config->eval_data};
+  if (config->resume) /* data are held against the run's */
+    return 0;
   for (size_t i = 0; config->output_dir && i < 2; i++)
     if (data[i] && pen_files_lies_in(config->output_dir, data[i]))
       return pen_error_set(PEN_EUSAGE, "--output-dir %s lies in %s, which is read "
-                           "as data: what a run writes would become text to "
+                           "as data: what a run writes could become text to "
                            "train on; name a folder elsewhere",
                            config->output_dir, data[i]);
   return 0;

@@ -44,6 +44,9 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
 /* path [bytes] = the name of a folder under $TMPDIR, or /tmp, that
  * pen_settings_tokens makes when it first puts a file into it. */
 void pen_settings_temporary(const char *name, char *path, size_t bytes);
+/* Makes it: only now the last letters of its name are known.  Any other path:
+ * does nothing. */
+int pen_settings_make_temporary(char *path);
 /* Removes a cache directory and the token files in it. */
 void pen_settings_drop_cache(const char *cache_dir);
 

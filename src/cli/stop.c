@@ -49,16 +49,16 @@ const volatile sig_atomic_t *pen_stop_on_signals(void)
 void pen_stop_ends(const char *dir)
 {
   handle(SIG_DFL);
-  DIR *listed = dir ? opendir(dir) : NULL;
+  DIR *listed = opendir(dir);
   struct dirent *entry;
-  snprintf(folder, sizeof folder, "%s", dir ? dir : "");
+  snprintf(folder, sizeof folder, "%s", dir);
   n_files = 0;
   while (listed && n_files < PEN_STOP_FILES_MAX && (entry = readdir(listed)))
     if (entry->d_name[0] != '.')
       snprintf(files[n_files++], sizeof files[0], "%s/%s", folder,
                entry->d_name);
-  if (listed)
-    closedir(listed);
-  if (listed)
-    handle(on_end);
+  if (!listed)
+    return;
+  closedir(listed);
+  handle(on_end);
 }

@@ -9,7 +9,7 @@
  * one ends the program at once.  Main thread. */
 const volatile sig_atomic_t *pen_stop_on_signals(void);
 /* From now on they end the program again, and with it the folder `dir` of plain
- * files, at most PEN_STOP_FILES_MAX of them; NULL: nothing. */
+ * files, at most PEN_STOP_FILES_MAX of them, if there is one. */
 void pen_stop_ends(const char *dir);
 #define PEN_STOP_FILES_MAX 8
 

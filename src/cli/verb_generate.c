@@ -241,25 +241,17 @@ static int converse(struct talk *t)
 
 /* ---- from options to a model that speaks ---- */
 
-static int load_positions(const struct talk *t, size_t *ret_positions)
+/* The document's room, where nobody asked for one: a conversation's is what the
+ * model was made for, within reason. */
+static int chat_room(const struct talk *t, size_t *ret_room)
 {
   struct pen_model_config config;
   bool is_config;
   int rc = pen_session_load_config(&(struct pen_model_settings){.dir = t->model},
                                    &config, &is_config);
   if (rc == 0)
-    *ret_positions = config.max_positions;
-  return rc;
-}
-
-/* The document's room, where nobody asked for one: a conversation's is what the
- * model was made for, within reason. */
-static int chat_room(const struct talk *t, size_t *ret_room)
-{
-  size_t positions;
-  int rc = load_positions(t, &positions);
-  if (rc == 0)
-    *ret_room = positions < CHAT_TOKENS_AUTO ? positions : CHAT_TOKENS_AUTO;
+    *ret_room = config.max_positions < CHAT_TOKENS_AUTO ? config.max_positions
+                                                        : CHAT_TOKENS_AUTO;
   return rc;
 }
 

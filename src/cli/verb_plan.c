@@ -86,6 +86,8 @@ int pen_verb_plan(const struct pen_config *config)
     rc = pen_settings_tokens(config, config->eval_data, true, model, cache,
                              stop, &eval_data);
   pen_stop_ends(cache); /* nobody looks whether to stop */
+  if (rc == 0 && *stop)
+    rc = pen_error_set(PEN_ESTOPPED, "stopped before it was planned");
   if (rc == 0)
     rc = config->sweep ? pen_plan_sweep(config, model, data, eval_data)
                        : make_plan(config, model, data, eval_data);

@@ -41,6 +41,16 @@ bool pen_rundir_exists(const char *path)
   return pen_files_exists(file);
 }
 
+int pen_rundir_check_free(const char *path)
+{
+  if (!pen_rundir_exists(path))
+    return 0;
+  return pen_error_say(-EEXIST,
+                       "%s holds a run (--resume goes on with it, "
+                       "--overwrite starts over)",
+                       path);
+}
+
 static void hex(const uint8_t *bytes, size_t n, char *ret_text)
 {
   for (size_t i = 0; i < n; i++)
@@ -218,12 +228,10 @@ int pen_rundir_create(const char *path, bool overwrite,
   int rc = pen_files_make_dirs(path);
   if (rc == 0)
     rc = take_lock(&r);
-  if (rc == 0 && pen_rundir_exists(path))
-    rc = overwrite ? remove_old_run(&r)
-                   : pen_error_say(-EEXIST,
-                                   "%s holds a run (--resume goes on with it, "
-                                   "--overwrite starts over)",
-                                   path);
+  if (rc == 0 && !overwrite)
+    rc = pen_rundir_check_free(path);
+  else if (rc == 0 && pen_rundir_exists(path))
+    rc = remove_old_run(&r);
   if (rc == 0 && getrandom(r.run_id, sizeof r.run_id, 0) != sizeof r.run_id)
     rc = pen_error_set(-errno, "cannot draw a run id");
   if (rc == 0)

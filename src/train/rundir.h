@@ -32,6 +32,8 @@ struct pen_rundir {
 void pen_rundir_undo(struct pen_rundir *rundir);
 /* Is there a run in `path`? */
 bool pen_rundir_exists(const char *path);
+/* -EEXIST, with what can be done, if there is. */
+int pen_rundir_check_free(const char *path);
 /* Makes the directory and a new run in it; with `overwrite` an old run's files
  * (its own: log, checkpoints, model, stores) are removed first, without it one
  * that exists is -EEXIST. */

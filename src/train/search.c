@@ -323,7 +323,7 @@ static int begin_again(struct search *s)
 {
   struct point best = s->best;
   double seconds = s->found.seconds;
-  size_t recompute = s->recompute, group;
+  size_t recompute = s->recompute, group = BY_RULE;
   int rc = group_of_best(s, &group);
   for (int choice = 0; choice < CHOICES; choice++)
     s->best.value[choice] = choice == GROUP ? group : BY_RULE;
@@ -334,11 +334,13 @@ static int begin_again(struct search *s)
   if (rc == 0 && s->found.seconds > 0 &&
       s->found.seconds < seconds * (1 - PEN_SEARCH_GAIN))
     return 0;
+  if (rc < 0 && rc != -PEN_ENOFIT)
+    return rc;
   pen_error_clear();
   s->best = best;
   s->found.seconds = seconds;
   s->recompute = recompute;
-  return rc == -PEN_ENOFIT ? 0 : rc;
+  return 0;
 }
 
 int pen_search(const struct pen_search_problem *problem,

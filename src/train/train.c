@@ -22,12 +22,7 @@
 
 int pen_train_check_output(const struct pen_train_settings *s)
 {
-  if (s->resume || s->overwrite || !pen_rundir_exists(s->output_dir))
-    return 0;
-  return pen_error_say(-EEXIST,
-                       "%s holds a run (--resume goes on with it, "
-                       "--overwrite starts over)",
-                       s->output_dir);
+  return s->resume || s->overwrite ? 0 : pen_rundir_check_free(s->output_dir);
 }
 
 /* Opens the run directory of a resume, and lets its numerics rule. */

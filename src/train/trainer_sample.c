@@ -41,8 +41,12 @@ int pen_trainer_sample(struct pen_trainer *t, double epoch)
   g->n_cached = 0; /* other weights made what is there */
   int rc = pen_generator_set(g, t->set.sample_prompt, t->set.n_sample_prompt);
   while (rc == 0 && !end && g->n < g->room) {
-    if (t->set.stop && *t->set.stop)
-      return 0; /* the run stops; it owes this sample when it goes on */
+    if (t->set.stop && *t->set.stop) {
+      if (t->cursor.step == t->n_steps) /* else it is owed by whoever goes on */
+        pen_log_warn("step %llu: told to stop, so its sample was left out",
+                     (unsigned long long)t->cursor.step);
+      return 0;
+    }
     rc = pen_generator_next(g, &id, &end);
   }
   if (rc == -PEN_ENONFINITE) { /* steps tell whether the run is lost */

@@ -106,6 +106,9 @@ def a_stop_does_not_wait_for_a_sample(folder):
         said = f.read()
     assert "stopped after step 1 of 3" in said and "more than the 256 positions" in said, said
     succeed(*job.args(f"{folder}/run", "--resume", "--samples-every", "1", "--max-new-tokens", "3"))
+    with open(f"{folder}/run/log.jsonl", encoding="utf-8") as log:
+        sampled = [line["step"] for line in map(json.loads, log) if "sample_ids" in line]
+    assert sampled == [1, 2, 3], sampled  # the one that was broken off, too
 
 
 @test
