@@ -17,6 +17,8 @@ import os
 
 from penstock_prepare.template import Refusal
 
+PROBE_ROLE, PROBE_WORDS = "qprobeq", "zprobez"  # which nothing says by chance
+
 
 class Renderer:
     def __init__(self, template, end_texts, assistant_only, completion_only):
@@ -35,6 +37,18 @@ class Renderer:
             if parsed == chat.messages:
                 raise
         return self._render(chat, chat.messages)  # it may want them as text
+
+    def writes_any_role(self, chat, role):
+        """Does a role that no template has heard of, in this one's place, come out with what is said in it?"""
+        for messages in (_parse_arguments(chat.messages), chat.messages):
+            probe = [dict(m, role=PROBE_ROLE, content=PROBE_WORDS) if m["role"] == role else m for m in messages]
+            try:
+                text, _ = self.template.render(probe, chat.tools)
+            except Refusal:
+                continue
+            if PROBE_ROLE in text and PROBE_WORDS in text:
+                return True
+        return False
 
     def _render(self, chat, messages):
         text, tags = self.template.render(messages, chat.tools)

@@ -141,13 +141,18 @@ def say_of_template(samples, tokenizer, template):
             say(line)
 
 
+def say_of_samples(samples):
+    for line in (samples.roles_note(), samples.dropped_note()):
+        if line:
+            say(line)
+
+
 def report(samples, tokenizer, first, summary):
     for kind, n in samples.kinds.items():
         say(f"{n} records by their keys: {kind}")
     if first:
         say(f"the first, what is not trained in [[ ]]: {first_line(tokenizer, *first)}")
-    if samples.dropped_note():
-        say(samples.dropped_note())
+    say_of_samples(samples)
     notes = list(samples.notes)
     if tokenizer.eos_id is None:
         notes.append("the tokenizer names no end token, none added (--eos)")
@@ -194,8 +199,7 @@ def prepare(arguments, records, paths):
         if not first:
             check_something(samples, arguments)
         say_of_template(samples, tokenizer, template)
-        if samples.dropped_note():
-            say(samples.dropped_note())
+        say_of_samples(samples)
         return
     with Companions(arguments, template and template.source) as companions, \
             TokenFile(arguments.output, tokenizer, records, arguments.overwrite) as file:

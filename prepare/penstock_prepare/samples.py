@@ -52,6 +52,9 @@ class Samples:
         self.n_dropped = 0
         self.reasons = Counter()
         self._first = {}
+        self._strange_taken = set()  # (renderer, role)
+        self._n_strange = 0  # messages
+        self._first_strange = None
         self.questions = []  # of multiple choice, in order
 
     def __iter__(self):
@@ -144,12 +147,29 @@ class Samples:
         renderer = self._renderers.get(bool(chat.tools)) or self._renderers[False]
         for message in chat.messages:
             if not renderer.template.takes_role(message["role"]):
-                raise PrepareError(f"{chat.origin}: the role {message['role']!r} is unknown to the chat template "
-                                   f"{renderer.template.name}; known everywhere are {', '.join(ROLES)} (from: human, "
-                                   f"gpt, function_call, observation); tags in {NAME} can name others")
+                self._take_strange(chat, message["role"], renderer)
         self.kinds[f"{kind}, rendered by {renderer.template.name}"] += 1
         text, spans = renderer.render(chat)
         return Sample(text, chat.origin, spans, rendered=True)
+
+    def _take_strange(self, chat, role, renderer):
+        """A role that the template does not name: it may write any."""
+        if (renderer, role) not in self._strange_taken:
+            if not role or not renderer.writes_any_role(chat, role):
+                raise PrepareError(f"{chat.origin}: the role {role!r} is unknown to the chat template "
+                                   f"{renderer.template.name}; known everywhere are {', '.join(ROLES)} (from: human, "
+                                   f"gpt, function_call, observation); tags in {NAME} can name others")
+            self._strange_taken.add((renderer, role))
+        self._n_strange += 1
+        self._first_strange = self._first_strange or (role, chat.origin, renderer.template.name)
+
+    def roles_note(self):
+        """One line about roles that no template names; None where there were none."""
+        if not self._n_strange:
+            return None
+        role, origin, name = self._first_strange
+        return (f"warning: messages with a role that the chat template {name} writes as it is, like any other: "
+                f"{self._n_strange}, first {origin}: {role!r}; the model may never have seen it")
 
     def dropped_note(self):
         """One line about what was dropped; None where nothing was."""

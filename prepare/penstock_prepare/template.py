@@ -91,9 +91,10 @@ class Template:
             raise PrepareError(f"{name} is not a chat template: {error}") from None
 
     def takes_role(self, role):
-        """Is it a usual one, or one that the template tells from others?  What it has never heard of a template
-        leaves out, or writes where the model knows nothing of it."""
-        told = rf"(?:[!=]=\s*|\bin\s*[\[(][^\])]*)['\"]{re.escape(role)}['\"]"
+        """Is it a usual one, or one that the template tells from others, or a key of a table of its?  What it has
+        never heard of a template leaves out, or writes where the model knows nothing of it."""
+        literal = rf"['\"]{re.escape(role)}['\"]"
+        told = rf"(?:[!=]=\s*|\bin\s*[\[(][^\])]*){literal}|[{{,]\s*{literal}\s*:"
         return role in ROLES or bool(role and re.search(told, self.source))
 
     def render(self, messages, tools=None, add_generation_prompt=False):

@@ -93,20 +93,34 @@ class Json(ChatCase):
         self.refuse('a.json has the key "role" twice', "a.json", '[{"messages": [{"role": "user", "role": "user"}]}]')
 
     def test_roles(self):
-        """One that is unknown is no slip to pass over: some templates leave it out, others write what no model knows."""
+        """One that is unknown is no slip to pass over where the template leaves it out."""
+        plain = self.write("plain.jinja", "{% for m in messages %}{% if m.role != 'user' %}A{% else %}U{% endif %}{{ m.content }}{% endfor %}")
         for record in ({"messages": [{"role": "wizard", "content": "a"}]},
                        {"conversations": [{"from": "human", "value": "a"}, {"from": "wizard", "value": "b"}]},
                        {"messages": [{"role": "", "content": "a"}]}):
             line = json.dumps({"messages": TALK}) + "\n" + json.dumps(record)
-            self.refuse("a.jsonl line 2: the role '", "a.jsonl", line)
-            self.refuse("system, developer, user, assistant, tool, function", "a.jsonl", line)
-        self.refuse("the role 'wizard'", "a.jsonl", line.replace('""', '"wizard"'), "--chat-template", "chatml")
-        for words in ("m.role == 'wizard'", 'm["role"] in ["cat", "wizard"]'):
+            self.refuse("a.jsonl line 2: the role '", "a.jsonl", line, "--chat-template", plain)
+            self.refuse("system, developer, user, assistant, tool, function", "a.jsonl", line, "--chat-template", plain)
+        self.refuse("the role ''", "a.jsonl", line, "--chat-template", "chatml")
+        for words in ("m.role == 'wizard'", 'm["role"] in ["cat", "wizard"]', "{'cat': 1, 'wizard' : 2}[m.role]"):
             named = self.write("t.jinja", "{% for m in messages %}{% if " + words + " %}{{ m['content'] }}{% endif %}{% endfor %}")
             self.tool("--tokenizer", self.folder / "model", "-o", self.out, "--chat-template", named,
                       self.records([{"messages": [{"role": "wizard", "content": "the fox"}]}]))
             self.out.unlink()
             self.refuse("the role 'content'", "a.jsonl", '{"messages": [{"role": "content", "content": "a"}]}', "--chat-template", named)
+
+    def test_roles_that_are_written_as_they_are(self):
+        """The template may be made for them: one warning, however many."""
+        told = [{"role": "context", "content": "the fox"}, TALK[0], {"role": "wizard", "content": "the dog"}, TALK[1]]
+        done = self.tool("--tokenizer", self.folder / "model", "-o", self.out, "--chat-template", "chatml",
+                         self.records([{"messages": TALK}, {"messages": told}, {"messages": told}]))
+        warned = [line for line in done.stderr.splitlines() if "role" in line]
+        self.assertEqual(len(warned), 1, done.stderr)
+        self.assertIn("4, first ", warned[0])
+        self.assertIn("r.jsonl line 3: 'context'", warned[0])
+        self.out.unlink()
+        deaf = self.write("deaf.jinja", "{% for m in messages %}{{ m.role }}{% if m.role in ['user', 'assistant'] %}{{ m.content }}{% endif %}{% endfor %}")
+        self.refuse("the role 'context'", "a.jsonl", json.dumps({"messages": told}), "--chat-template", deaf)
 
     def test_content(self):
         for value, what in ((5, "a number"), (True, "true or false"), ({}, "an object"), (None, "null")):
