@@ -175,42 +175,48 @@ int pen_files_copy(const char *from, const char *to)
 
 bool pen_files_exists(const char *path) { return access(path, F_OK) == 0; }
 
-/* Makes the file that will be renamed to PATH, and removes it again. */
-static int check_can_make(const char *path, const char *option)
-{
-  char tmp[PATH_MAX];
-  if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
-    return pen_error_set(-ENAMETOOLONG, "%s: cannot write %.80s...", option, path);
-  int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return errno == EEXIST ? 0
-                           : pen_error_set(-errno, "%s: cannot make %s", option,
-                                           path);
-  close(fd);
-  unlink(tmp);
-  return 0;
-}
-
-int pen_files_may_replace(const char *path, const char *option,
-                          const char *mark)
+/* Is what lies at `path` empty, or does it begin as what `option` writes does? */
+static int check_ours(const char *path, const char *option, const char *mark)
 {
   char head[512];
   struct stat st;
   if (stat(path, &st))
-    return check_can_make(path, option);
+    return pen_error_set(-errno, "%s: cannot look at %s", option, path);
   if (!S_ISREG(st.st_mode))
     return pen_error_set(-PEN_EUSAGE, "%s: %s is there and is no file; name "
                          "another one", option, path);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return pen_error_set(-errno, "cannot open %s", path);
+    return pen_error_set(-errno, "%s: cannot open %s", option, path);
   ssize_t n = pread(fd, head, sizeof head, 0);
+  int rc = n < 0 ? pen_error_set(-errno, "%s: cannot read %s", option, path) : 0;
   close(fd);
-  if (n == 0 || (n > 0 && memmem(head, (size_t)n, mark, strlen(mark))))
-    return check_can_make(path, option);
-  return pen_error_set(-PEN_EUSAGE, "%s: %s is there and is not what this option "
+  if (n > 0 && !memmem(head, (size_t)n, mark, strlen(mark)))
+    rc = pen_error_set(-PEN_EUSAGE, "%s: %s is there and is not what this option "
                        "writes: it is not replaced; name another file, or "
                        "remove it", option, path);
+  return rc;
+}
+
+int pen_files_may_replace(const char *path, const char *option,
+                          const char *mark)
+{
+  char tmp[PATH_MAX];
+  struct stat st;
+  if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+    return pen_error_set(-ENAMETOOLONG, "%s: cannot write %.80s...", option, path);
+  int rc = stat(path, &st) ? 0 : check_ours(path, option, mark);
+  if (rc)
+    return rc;
+  /* Makes the file that will be renamed to `path`, and removes it again. */
+  int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0 && errno == EEXIST)
+    return check_ours(tmp, option, mark); /* what a killed run left */
+  if (fd < 0)
+    return pen_error_set(-errno, "%s: cannot make %s", option, path);
+  close(fd);
+  unlink(tmp);
+  return 0;
 }
 
 int pen_files_sync_dir(const char *path)

@@ -40,9 +40,10 @@ int pen_files_copy(const char *from, const char *to);
 bool pen_files_exists(const char *path);
 
 /* May path, which `option` names, be written?  -PEN_EUSAGE where something is
- * there that does not have `mark` in its first 512 bytes: what somebody else
- * wrote is not replaced.  An empty file may be.  What errno says where its folder
- * is missing or takes no files. */
+ * there, or at path.tmp, that is no file or does not have `mark` in its first 512
+ * bytes: what somebody else wrote is not replaced.  An empty file may be.  What
+ * errno says where it cannot be read, or its folder is missing or takes no
+ * files. */
 int pen_files_may_replace(const char *path, const char *option,
                           const char *mark);
 

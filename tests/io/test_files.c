@@ -133,6 +133,63 @@ static void test_lies_in(void **state)
   assert_true(pen_files_lies_in("no-such-folder/x", "."));
 }
 
+struct replace_case {
+  const char *path, *tmp; /* their contents; NULL: absent, "/": a folder */
+  const char *says;       /* NULL: it may be replaced */
+};
+
+static const struct replace_case replace_cases[] = {
+  {NULL, NULL, NULL},
+  {"", NULL, NULL},
+  {"{\"mark\": 1}", NULL, NULL},
+  {"{\"mark\": 1}", "", NULL},
+  {NULL, "{\"mark\": 1}", NULL},
+  {"my thesis", NULL, "out is there and is not what"},
+  {"/", NULL, "out is there and is no file"},
+  {NULL, "my thesis", "out.tmp is there and is not what"},
+  {"{\"mark\": 1}", "my thesis", "out.tmp is there and is not what"},
+  {"{\"mark\": 1}", "/", "out.tmp is there and is no file"},
+};
+
+static void put(const char *path, const char *content)
+{
+  if (content && !strcmp(content, "/"))
+    test_ok(pen_files_make_dirs(path));
+  else if (content)
+    test_write_file(path, content, strlen(content));
+}
+
+static void test_may_replace(void **state)
+{
+  for (size_t i = 0; i < sizeof replace_cases / sizeof *replace_cases; i++) {
+    const struct replace_case *c = &replace_cases[i];
+    const char *path = test_tmp("out"), *tmp = test_tmp("out.tmp");
+    printf("# case %zu\n", i);
+    put(path, c->path);
+    put(tmp, c->tmp);
+    if (c->says)
+      test_fails(pen_files_may_replace(path, "--o", "\"mark\""), PEN_EUSAGE,
+                 c->says);
+    else
+      test_ok(pen_files_may_replace(path, "--o", "\"mark\""));
+    assert_int_equal(pen_files_exists(path), c->path != NULL);
+    assert_int_equal(pen_files_exists(tmp), c->tmp != NULL);
+    remove(path);
+    remove(tmp);
+  }
+  char late[600];
+  memset(late, ' ', 508);
+  strcpy(late + 508, "\"mark\""); /* the last of it are bytes 512 and 513 */
+  test_write_file(test_tmp("late"), late, strlen(late));
+  test_fails(pen_files_may_replace(test_tmp("late"), "--o", "\"mark\""),
+             PEN_EUSAGE, "is not what");
+  test_fails(pen_files_may_replace(test_tmp("none/out"), "--o", "m"), ENOENT,
+             "--o: cannot make");
+  /* a regular file whose first bytes cannot be read */
+  test_fails(pen_files_may_replace("/proc/self/mem", "--o", "m"), EIO,
+             "--o: cannot read");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -142,6 +199,7 @@ int main(void)
     cmocka_unit_test(test_dirs),
     cmocka_unit_test(test_dirs_made_for_nothing),
     cmocka_unit_test(test_lies_in),
+    cmocka_unit_test(test_may_replace),
   };
   return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }
