@@ -7,11 +7,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "io/files.h"
@@ -75,6 +77,15 @@ static bool is_ours(const char *name)
          ends_in(name, ".tmp");
 }
 
+static bool is_folder(DIR *dir, const struct dirent *entry)
+{
+  struct stat st;
+  if (entry->d_type != DT_UNKNOWN)
+    return entry->d_type == DT_DIR;
+  return !fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) &&
+         S_ISDIR(st.st_mode);
+}
+
 /* May PATH be replaced?  Its old files go, so that anything but an empty folder
  * or a model directory is left alone even with `overwrite`. */
 static int check_target(const char *path, bool overwrite)
@@ -83,16 +94,19 @@ static int check_target(const char *path, bool overwrite)
   bool empty = true, has_config = false;
   struct dirent *entry;
   DIR *dir = opendir(path);
-  if (!dir && errno == ENOTDIR)
+  if (!dir && errno != ENOTDIR)
+    return errno == ENOENT ? 0 : pen_error_set(-errno, "cannot replace %s", path);
+  if (!dir && pen_files_exists(path))
     return pen_error_say(-ENOTDIR, "%s is a file; name a folder to make", path);
   if (!dir)
-    return errno == ENOENT ? 0 : pen_error_set(-errno, "cannot replace %s", path);
+    return pen_error_say(-ENOTDIR, "cannot make the folder %s: what it would lie "
+                         "in is a file; name another", path);
   while ((entry = readdir(dir))) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
       continue;
     empty = false;
     has_config |= !strcmp(entry->d_name, "config.json");
-    if (entry->d_type == DT_DIR)
+    if (is_folder(dir, entry))
       snprintf(folder, sizeof folder, "%s", entry->d_name);
     else if (!is_ours(entry->d_name))
       snprintf(foreign, sizeof foreign, "%s", entry->d_name);
@@ -120,7 +134,7 @@ static int check_leftover(const char *tmp)
   int rc = 0;
   while (dir && !rc && (entry = readdir(dir)))
     if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
-        !is_ours(entry->d_name))
+        (is_folder(dir, entry) || !is_ours(entry->d_name)))
       rc = pen_error_say(-EEXIST, "%s is needed for writing, but holds %s, which "
                          "is of no model: move it away", tmp, entry->d_name);
   if (dir)

@@ -221,6 +221,25 @@ static void test_target(void **state)
   assert_null(w);
 }
 
+/* What is in the way is named for what it is, and left as it is. */
+static void test_in_the_way(void **state)
+{
+  struct pen_hfdir_writer *w = NULL;
+  test_write_file(test_tmp("file"), "x", 1);
+  test_fails(pen_hfdir_create(test_tmp("file"), &single, true, &w), ENOTDIR,
+             "is a file; name a folder");
+  test_fails(pen_hfdir_create(test_tmp("file/new"), &single, true, &w), ENOTDIR,
+             "file/new: what it would lie in is a file");
+  test_ok(pen_files_make_dirs(test_tmp("left.tmp/mine.state")));
+  test_write_file(test_tmp("left.tmp/config.json"), "x", 1);
+  test_write_file(test_tmp("left.tmp/other.tmp"), "x", 1);
+  test_fails(pen_hfdir_create(test_tmp("left"), &single, true, &w), EEXIST,
+             "holds mine.state");
+  assert_true(pen_files_exists(test_tmp("left.tmp/config.json")));
+  assert_true(pen_files_exists(test_tmp("left.tmp/other.tmp")));
+  assert_null(w);
+}
+
 static void test_incomplete(void **state)
 {
   struct pen_hfdir_writer *w = NULL;
@@ -322,9 +341,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_index),
     cmocka_unit_test(test_shard_size), cmocka_unit_test(test_no_model),
-    cmocka_unit_test(test_target),     cmocka_unit_test(test_incomplete),
-    cmocka_unit_test(test_killed),     cmocka_unit_test(test_killed_anywhere),
-    cmocka_unit_test(test_no_room),
+    cmocka_unit_test(test_target),     cmocka_unit_test(test_in_the_way),
+    cmocka_unit_test(test_incomplete), cmocka_unit_test(test_killed),
+    cmocka_unit_test(test_killed_anywhere), cmocka_unit_test(test_no_room),
   };
   return cmocka_run_group_tests_name("hfdir", tests, NULL, NULL);
 }
