@@ -80,7 +80,7 @@ static int time_add(const struct device_bench *b, struct pen_stream *s,
 static int measure_memory(const struct device_bench *b, struct pen_stream *s,
                           struct pen_machine *m)
 {
-  double seconds[PEN_BENCH_RUNS_MAX], warm;
+  double seconds[PEN_BENCH_RUNS_MAX], warm = 0;
   size_t n = b->bytes / (3 * sizeof(uint16_t)) / 64 * 64;
   int rc = time_add(b, s, n, &warm);
   for (size_t i = 0; rc == 0 && i < b->o->n_runs; i++)
@@ -130,7 +130,7 @@ static int measure_products(const struct device_bench *b, struct pen_stream *s,
                          .c = at + 2 * matrix, .ldc = width,
                          .c_elem = products[k].to_sum ? PEN_ELEM_F32 : elem,
                          .accumulate = products[k].to_sum};
-    double seconds[PEN_BENCH_RUNS_MAX], warm;
+    double seconds[PEN_BENCH_RUNS_MAX], warm = 0;
     int rc = 0;
     for (double been = 0; rc == 0 && been < WARM_SECONDS; been += warm)
       rc = time_product(b, s, &g, &warm);
