@@ -13,6 +13,7 @@ import sys
 import report
 
 PENSTOCK = os.path.join(report.BUILD, "src", "cli", "penstock")
+STATE_FORMATS = ("fp32", "split32", "bf16", "int8")
 
 # The shapes of SmolLM2-135M.
 CONFIG = {
@@ -34,6 +35,14 @@ def call(*arguments, **more):
     if done.returncode:
         fail(f"penstock {arguments[0]}: {done.stderr.strip().splitlines()[-1]}")
     return done.stdout
+
+
+def plan(*options):
+    """What `penstock plan` says; None where the run does not fit."""
+    done = subprocess.run([PENSTOCK, "plan", "-o", "json", *options], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 3):
+        fail(f"penstock plan: {done.stderr.strip()}")
+    return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 class Job:
