@@ -80,7 +80,7 @@ static int time_add(const struct device_bench *b, struct pen_stream *s,
 static int measure_memory(const struct device_bench *b, struct pen_stream *s,
                           struct pen_machine *m)
 {
-  double seconds[PEN_BENCH_RUNS_MAX], warm = 0;
+  double seconds[PEN_BENCH_RUNS_MAX], warm;
   size_t n = b->bytes / (3 * sizeof(uint16_t)) / 64 * 64;
   int rc = time_add(b, s, n, &warm);
   for (size_t i = 0; rc == 0 && i < b->o->n_runs; i++)

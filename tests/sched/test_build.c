@@ -150,6 +150,76 @@ static void test_planned_room_is_enough(void **state)
   }
 }
 
+struct rows_count {
+  size_t gathers, gathers_ahead, tiles_ahead;
+  size_t first_forward, first_update; /* of the rows; places in the schedule */
+};
+
+/* What the second training step does for the embedding's rows; each of their
+ * tiles has at most one task that looks ahead. */
+static struct rows_count count_rows(const struct pen_placement *p,
+                                    enum toy_kind kind, size_t micros)
+{
+  struct bench b;
+  struct pen_shape shape = {PEN_STEP_TRAIN, micros, TOY_TOKENS, false, true};
+  struct rows_count n = {.first_forward = SIZE_MAX, .first_update = SIZE_MAX};
+  bench_init(&b, p, kind, micros, false);
+  for (int step = 0; step < 2; step++)
+    test_ok(pen_schedule_build(&b.toy.workload, &b.layout, &shape, true, &b.carry,
+                               &b.schedule));
+  bool *ahead = calloc(b.layout.n_tiles, sizeof *ahead);
+  assert_non_null(ahead);
+  for (size_t i = 0; i < b.schedule.n_tasks; i++) {
+    const struct pen_task *t = &b.schedule.tasks[i];
+    n.gathers += t->kind == PEN_TASK_GATHER;
+    n.gathers_ahead += t->kind == PEN_TASK_GATHER_AHEAD;
+    if (t->kind == PEN_TASK_ROWS_AHEAD) {
+      assert_true(pen_workload_is_rows(&b.toy.workload, b.layout.tiles[t->tile].block));
+      assert_false(ahead[t->tile]);
+      ahead[t->tile] = true;
+      n.tiles_ahead++;
+    }
+    if (t->kind == PEN_TASK_FORWARD && n.first_forward == SIZE_MAX)
+      n.first_forward = i;
+    if (t->kind == PEN_TASK_UPDATE && n.first_update == SIZE_MAX &&
+        pen_workload_is_rows(&b.toy.workload, t->block))
+      n.first_update = i;
+  }
+  free(ahead);
+  bench_done(&b);
+  return n;
+}
+
+/* Where all that it takes lies in RAM, the rows of the step are made ahead and
+ * their update hides under forward; else it comes first. */
+static void test_rows_are_made_ahead(void **state)
+{
+  (void)state;
+  enum { MICROS = 3 };
+  for (enum toy_kind kind = TOY_UNTIED; kind < TOY_KINDS; kind++) {
+    struct pen_placement p = places_plain();
+    struct toy toy;
+    struct pen_layout l;
+    toy_init(&toy, kind, MICROS);
+    test_ok(pen_layout_init(&l, &toy.workload, &p));
+    size_t tiles = l.block_tiles[toy.workload.rows_end] -
+                   l.block_tiles[toy.workload.rows_begin];
+    size_t blocks = toy.workload.rows_end - toy.workload.rows_begin;
+    pen_layout_done(&l);
+    p.group_size = MICROS;
+    struct rows_count n = count_rows(&p, kind, MICROS);
+    assert_int_equal(n.tiles_ahead, tiles);
+    assert_int_equal(n.gathers_ahead, MICROS);
+    assert_int_equal(n.gathers, 0);
+    assert_true(n.first_forward < n.first_update && n.first_update < SIZE_MAX);
+    p.gradients_host_bytes = 0; /* on NVMe */
+    n = count_rows(&p, kind, MICROS);
+    assert_int_equal(n.tiles_ahead + n.gathers_ahead, 0);
+    assert_int_equal(n.gathers, MICROS * blocks);
+    assert_true(n.first_update < n.first_forward);
+  }
+}
+
 static void test_impossible_placements_are_refused(void **state)
 {
   (void)state;
@@ -202,6 +272,7 @@ int main(void)
       cmocka_unit_test(test_every_placement_is_proven),
       cmocka_unit_test(test_build_is_pure),
       cmocka_unit_test(test_planned_room_is_enough),
+      cmocka_unit_test(test_rows_are_made_ahead),
       cmocka_unit_test(test_impossible_placements_are_refused),
       cmocka_unit_test(test_budgets_are_kept),
   };

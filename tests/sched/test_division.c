@@ -278,6 +278,26 @@ static void test_arenas_are_covered_and_cut_like_work(void **state)
   pen_division_done(&d);
 }
 
+/* Linked in the place of what the touching threads call: counts them. */
+static struct {
+  pthread_mutex_t mutex;
+  size_t n_threads, bytes;
+} touched = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+int __real_pen_device_host_back(void *base, size_t bytes);
+int __wrap_pen_device_host_back(void *base, size_t bytes);
+
+int __wrap_pen_device_host_back(void *base, size_t bytes)
+{
+  static _Thread_local bool was_here;
+  pthread_mutex_lock(&touched.mutex);
+  touched.n_threads += !was_here;
+  touched.bytes += bytes;
+  pthread_mutex_unlock(&touched.mutex);
+  was_here = true;
+  return __real_pen_device_host_back(base, bytes);
+}
+
 static void backs_all_memory(const struct pen_topology *t,
                              struct pen_division d)
 {
@@ -289,7 +309,9 @@ static void backs_all_memory(const struct pen_topology *t,
   void *base;
   size_t bytes = l.tier_bytes[PEN_TIER_HOST], n = 0, n_there = 0;
   test_ok(pen_device_host_map(bytes, &base));
+  touched.n_threads = touched.bytes = 0;
   test_ok(pen_touch_arena(&l, &d, PEN_TIER_HOST, base));
+  assert_int_equal(touched.bytes, bytes / 4096 * 4096); /* no page twice */
   unsigned char *in_core = malloc(bytes / 4096 + 1);
   assert_int_equal(mincore(base, bytes, in_core), 0);
   for (size_t page = 0; page < bytes / 4096; page++)
@@ -322,8 +344,10 @@ static void test_threads_share_the_touching(void **state)
 {
   struct pen_topology t;
   test_ok(pen_topology_read(&t));
-  backs_all_memory(&t, divided(&t, 1, 0, false));
-  backs_all_memory(&t, divided(&t, 3, 0, false));
+  for (size_t threads = 1; threads <= 3; threads += 2) {
+    backs_all_memory(&t, divided(&t, threads, 0, false));
+    assert_int_equal(touched.n_threads, threads); /* each touched something */
+  }
   pen_topology_done(&t);
 }
 
