@@ -88,7 +88,8 @@ int pen_files_free_bytes(const char *path, uint64_t *ret_bytes)
   return 0;
 }
 
-int pen_files_check_room(const char *path, uint64_t n_bytes)
+int pen_files_check_room(const char *path, uint64_t n_bytes, const char *what,
+                         const char *remedy)
 {
   char need[PEN_SIZE_TEXT_BYTES], has[PEN_SIZE_TEXT_BYTES];
   uint64_t free_bytes = 0;
@@ -97,9 +98,9 @@ int pen_files_check_room(const char *path, uint64_t n_bytes)
     return rc;
   pen_size_format(n_bytes, need);
   pen_size_format(free_bytes, has);
-  return pen_error_set(-PEN_ENOFIT, "does not fit: %s needs %s, its drive has %s "
-                       "free: %" PRIu64 " bytes too few",
-                       path, need, has, n_bytes - free_bytes);
+  return pen_error_set(-PEN_ENOFIT, "does not fit: %s needs %s on the drive of "
+                       "%s, which has %s free: %" PRIu64 " bytes too few; %s",
+                       what, need, path, has, n_bytes - free_bytes, remedy);
 }
 
 int pen_files_read_whole(const char *path, size_t max_bytes, char **ret_bytes,

@@ -23,8 +23,10 @@ int pen_files_reserve(int fd, const char *path, uint64_t n_bytes);
 /* *ret_bytes = what is free on the drive where `path` is, or will be. */
 int pen_files_free_bytes(const char *path, uint64_t *ret_bytes);
 
-/* -PEN_ENOFIT, with both sizes, unless the drive of `path` has n_bytes free. */
-int pen_files_check_room(const char *path, uint64_t n_bytes);
+/* -PEN_ENOFIT, with both sizes, unless the drive of `path` has n_bytes free:
+ * "`what` needs ...; `remedy`". */
+int pen_files_check_room(const char *path, uint64_t n_bytes, const char *what,
+                         const char *remedy);
 
 /* *ret_bytes = the whole file, NUL-terminated, to be freed by the caller.
  * -PEN_EFORMAT above max_bytes, or when it is not a regular file. */

@@ -213,7 +213,8 @@ static int check_room(const struct pen_hfdir_writer *w)
   for (size_t i = 0; i < w->n_tensors; i++)
     if (__builtin_add_overflow(bytes, w->tensors[i].bytes, &bytes))
       return 0; /* refused by a shard's create */
-  return pen_files_check_room(w->path, bytes);
+  return pen_files_check_room(w->path, bytes, "the model",
+                              "free them, or name another folder");
 }
 
 int pen_hfdir_create(const char *path, const struct pen_hfdir_layout *layout,

@@ -27,7 +27,8 @@ static int write_gguf(const char *dir, const char *type, uint64_t n_parameters,
   uint64_t bytes = n_parameters * (strcmp(type, "F32") == 0    ? 4
                                    : strcmp(type, "Q8_0") == 0 ? 1
                                                                : 2);
-  int rc = pen_files_check_room(path, bytes); /* its weights alone */
+  int rc = pen_files_check_room(path, bytes, "the GGUF file", /* its weights alone */
+                                "free them, or name another folder");
   if (rc == 0)
     rc = pen_prepare_run(arguments, stop, note, sizeof note);
   if (rc < 0)

@@ -297,8 +297,10 @@ static int check_room(const struct export *e)
     weights += pen_hfdir_shard_bytes(e->model->files, s);
   if (e->set->dtype != PEN_FILE_NONE)
     weights = p->n_elems * pen_file_dtype_bytes(e->set->dtype);
-  return pen_files_check_room(e->set->to, weights + N_KINDS * p->n_elems *
-                                                        sizeof(float));
+  return pen_files_check_room(e->set->to,
+                              weights + N_KINDS * p->n_elems * sizeof(float),
+                              "the model with its optimizer's state",
+                              "free them, or name another folder");
 }
 
 static int run(struct export *e)

@@ -6,14 +6,10 @@
  * placement is planned, the one train would take; others are not searched. */
 #include "src/train/plan.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "io/files.h"
-#include "base/size.h"
 #include "offload/rehearse.h"
 #include "src/train/drives.h"
 
@@ -26,22 +22,12 @@ static int check_room(const struct pen_trainer *t)
 {
   const struct pen_machine_settings *m = &t->set.machine;
   uint64_t need = t->session.memory.total[PEN_TIER_NVME];
-  char need_text[PEN_SIZE_TEXT_BYTES], room_text[PEN_SIZE_TEXT_BYTES];
-  for (size_t d = 0; !m->described_drives && d < m->n_nvme_dirs; d++) {
-    uint64_t part = need / m->n_nvme_dirs, room;
-    int rc = pen_files_free_bytes(m->nvme_dirs[d], &room);
-    if (rc < 0)
-      return rc;
-    pen_size_format(part, need_text);
-    pen_size_format(room, room_text);
-    if (part > room)
-      return pen_error_set(PEN_ENOFIT,
-                           "does not fit: state needs %s under %s, which has "
-                           "%s free: %" PRIu64 " bytes too few; add a "
-                           "directory on another drive to --nvme-path",
-                           need_text, m->nvme_dirs[d], room_text, part - room);
-  }
-  return 0;
+  int rc = 0;
+  for (size_t d = 0; !m->described_drives && d < m->n_nvme_dirs && rc == 0; d++)
+    rc = pen_files_check_room(
+        m->nvme_dirs[d], need / m->n_nvme_dirs, "the state",
+        "add a directory on another drive to --nvme-path");
+  return rc;
 }
 
 static void count_tokens(struct pen_plan *plan)

@@ -3,6 +3,7 @@
  * Main thread.  Disadvantage: free space is looked at, not taken: another
  * program may use it up before a checkpoint does. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/error.h"
 #include "base/size.h"
@@ -50,7 +51,7 @@ uint64_t pen_trainer_checkpoint_bytes(const struct pen_trainer *t)
 
 static int check_output(struct pen_trainer *t)
 {
-  uint64_t steps[1024], room = 0, saves = 0, there = 0;
+  uint64_t steps[1024], saves = 0, there = 0;
   uint64_t model = pen_trainer_model_bytes(t);
   if (t->set.save_steps)
     saves = t->n_steps / t->set.save_steps;
@@ -60,20 +61,11 @@ static int check_output(struct pen_trainer *t)
   if (t->resumes)
     there = pen_rundir_checkpoints(&t->rundir, steps, 1024);
   saves = saves > there ? saves - there : 0;
-  uint64_t need = model + saves * pen_trainer_checkpoint_bytes(t);
-  int rc = pen_files_free_bytes(t->set.output_dir, &room);
-  if (rc < 0 || need <= room)
-    return rc;
-  char need_text[PEN_SIZE_TEXT_BYTES], room_text[PEN_SIZE_TEXT_BYTES];
-  pen_size_format(need, need_text);
-  pen_size_format(room, room_text);
-  return pen_error_set(PEN_ENOFIT,
-                       "does not fit: the model and %" PRIu64 " checkpoints "
-                       "need %s on the drive of %s, which has %s: %" PRIu64
-                       " bytes too few; lower --save-total-limit or choose "
-                       "another --output-dir",
-                       saves, need_text, t->set.output_dir, room_text,
-                       need - room);
+  char what[64];
+  snprintf(what, sizeof what, "the model with %" PRIu64 " checkpoints", saves);
+  return pen_files_check_room(
+      t->set.output_dir, model + saves * pen_trainer_checkpoint_bytes(t), what,
+      "lower --save-total-limit or choose another --output-dir");
 }
 
 int pen_trainer_check_space(struct pen_trainer *t)

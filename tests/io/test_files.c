@@ -190,6 +190,24 @@ static void test_may_replace(void **state)
              "--o: cannot read");
 }
 
+static void test_room(void **state)
+{
+  uint64_t free_bytes = 0;
+  const char *paths[] = {test_tmpdir(), test_tmp("not/yet/there")};
+  for (size_t i = 0; i < 2; i++) {
+    test_ok(pen_files_free_bytes(paths[i], &free_bytes));
+    assert_true(free_bytes > 0);
+    test_ok(pen_files_check_room(paths[i], 0, "it", "do this"));
+    test_ok(pen_files_check_room(paths[i], free_bytes / 2, "it", "do this"));
+    test_fails(pen_files_check_room(paths[i], UINT64_MAX, "it", "do this"),
+               PEN_ENOFIT, paths[i]);
+    test_fails(pen_files_check_room(paths[i], UINT64_MAX, "it", "do this"),
+               PEN_ENOFIT, "does not fit: it needs 16.0 EiB on the drive of");
+    test_fails(pen_files_check_room(paths[i], UINT64_MAX, "it", "do this"),
+               PEN_ENOFIT, " bytes too few; do this");
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -200,6 +218,7 @@ int main(void)
     cmocka_unit_test(test_dirs_made_for_nothing),
     cmocka_unit_test(test_lies_in),
     cmocka_unit_test(test_may_replace),
+    cmocka_unit_test(test_room),
   };
   return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }
