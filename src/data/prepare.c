@@ -107,9 +107,14 @@ static void words_wait(int fd, pid_t tool, const volatile sig_atomic_t *stop)
   struct pollfd ready = { .fd = fd, .events = POLLIN };
   bool told = false;
 
-  while (poll(&ready, 1, STOP_POLL_MS) <= 0)
+  for (;;) {
+    int n = poll(&ready, 1, STOP_POLL_MS);
+
+    if (n > 0 || (n < 0 && errno != EINTR))
+      return; /* read() says what there is, or waits */
     if (stop && *stop && !told)
       told = kill(tool, SIGTERM) == 0;
+  }
 }
 
 /* All that comes through `fd`; what is too long for a line is cut off. */

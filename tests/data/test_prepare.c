@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -30,6 +31,30 @@ static void tool_is(const char *script)
 }
 
 static const char *const no_arguments[] = { NULL };
+
+/* In the C library's place. */
+static int poll_failure;
+int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+  const struct timespec wait = { ms / 1000, ms % 1000 * 1000000L };
+
+  errno = poll_failure;
+  return poll_failure ? -1 : ppoll(fds, n, ms < 0 ? NULL : &wait, NULL);
+}
+
+/* Then read() is what waits. */
+static void words_come_without_poll(void **state)
+{
+  char note[64];
+
+  poll_failure = ENOMEM;
+  tool_is("echo first >&2; sleep .1; echo last >&2");
+  alarm(20); /* it would wait for ever */
+  assert_done(pen_prepare_run(no_arguments, NULL, note, sizeof note));
+  alarm(0);
+  poll_failure = 0;
+  assert_string_equal(note, "first\nlast");
+}
 
 static void words_are_passed_on(void **state)
 {
@@ -325,6 +350,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_are_passed_on),
+    cmocka_unit_test(words_come_without_poll),
     cmocka_unit_test(failures_keep_their_text),
     cmocka_unit_test(the_tool_ends_with_us),
     cmocka_unit_test(a_tool_that_is_no_program),
