@@ -49,6 +49,7 @@ static int take(struct reader *r, void *out, uint64_t n)
 {
   if (n > r->bytes - r->at)
     return cut(r, n > INT64_MAX - r->at ? INT64_MAX : r->at + n);
+  errno = 0; /* a file that became shorter sets none */
   bool good = out ? fread(out, 1, n, r->file) == n
                   : fseeko(r->file, (off_t)n, SEEK_CUR) == 0;
   if (!good)

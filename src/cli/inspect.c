@@ -53,9 +53,9 @@ static int kind_by_content(const char *path, enum pen_inspect_kind *ret_kind)
     *ret_kind = PEN_INSPECT_GGUF;
   if (!memcmp(magic, "PK\3\4", MAGIC_BYTES) ||
       !memcmp(magic, "\x80\x02\x8a\x0a", MAGIC_BYTES))
-    return pen_error_set(-PEN_EUNSUPPORTED, "%s is an archive as PyTorch saves "
-                         "them; only safetensors are read: save the model again "
-                         "with safe_serialization=True", path);
+    return pen_error_set(-PEN_EUNSUPPORTED, "%s is a zip archive or a pickle, such "
+                         "as PyTorch saves; only safetensors are read: save the "
+                         "model again with safe_serialization=True", path);
   return 0;
 }
 

@@ -199,6 +199,7 @@ static void test_foreign_files(void **state)
   says("GGUF of version 7");
   test_write_file(test_tmp("pytorch_model.bin"), "PK\3\4....", 8);
   assert_int_equal(run("verify %s", test_tmp("pytorch_model.bin")), 1);
+  says("is a zip archive or a pickle, such as PyTorch saves");
   says("safe_serialization=True");
   test_write_file(test_tmp("text.txt"), "some words", 10);
   assert_int_equal(run("verify %s", test_tmp("text.txt")), 2);
