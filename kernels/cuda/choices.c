@@ -35,6 +35,22 @@ pen_cuda_choices_add(struct pen_cuda *cuda,
   return &cuda->choices[cuda->n_choices++];
 }
 
+bool pen_cuda_choices_is_refused(const struct pen_cuda *cuda,
+                                 const struct pen_cuda_shape *shape)
+{
+  for (size_t i = 0; i < cuda->n_refused; i++)
+    if (memcmp(&cuda->refused[i], shape, sizeof *shape) == 0)
+      return true;
+  return false;
+}
+
+void pen_cuda_choices_refuse(struct pen_cuda *cuda,
+                             const struct pen_cuda_shape *shape)
+{
+  if (cuda->n_refused < CHOICES_MAX)
+    cuda->refused[cuda->n_refused++] = *shape;
+}
+
 static size_t count(const struct pen_backend *backend)
 {
   const struct pen_cuda *cuda = backend->stream_device;
@@ -89,6 +105,7 @@ static bool parse(const char *line, struct pen_cuda_choice *ret_choice)
                  &s->ldc, &s->a_align, &s->b_align, &s->c_align, &a[0], &a[1],
                  &a[2], &a[3], &a[4], &a[5], &a[6], &a[7], &end);
   if (n != 20 || end < 0 || line[end] || strlen(how) < 3 ||
+      (how[3] && how[3] != 'b') ||
       !parse_elem(ab, &s->ab_elem) || !parse_elem(result, &s->c_elem))
     return false;
   s->a_trans = how[0] == 't';
@@ -125,14 +142,17 @@ int pen_cuda_choices_open(struct pen_cuda *cuda)
                                                      read_line};
   cuda->backend.choices = &choices;
   cuda->choices = calloc(CHOICES_MAX, sizeof *cuda->choices);
-  return cuda->choices ? 0
-                       : pen_cuda_error_set(PEN_ENOFIT,
-                                            "no memory for a table of products");
+  cuda->refused = calloc(CHOICES_MAX, sizeof *cuda->refused);
+  return cuda->choices && cuda->refused
+             ? 0
+             : pen_cuda_error_set(PEN_ENOFIT, "no memory for a table of products");
 }
 
 void pen_cuda_choices_close(struct pen_cuda *cuda)
 {
   free(cuda->choices);
+  free(cuda->refused);
   cuda->choices = NULL;
-  cuda->n_choices = 0;
+  cuda->refused = NULL;
+  cuda->n_choices = cuda->n_refused = 0;
 }

@@ -210,6 +210,12 @@ bool pen_cuda_products_offer(const struct pen_cuda *cuda,
          told.workspaceSize <= PEN_CUDA_WORKSPACE_BYTES;
 }
 
+static bool is_refused(cublasStatus_t status)
+{
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         status == CUBLAS_STATUS_INVALID_VALUE;
+}
+
 static cublasStatus_t choice_for(struct pen_cuda *cuda,
                                  const struct pen_cuda_shape *shape,
                                  const struct pen_cuda_choice **ret_choice)
@@ -218,9 +224,13 @@ static cublasStatus_t choice_for(struct pen_cuda *cuda,
   *ret_choice = pen_cuda_choices_find(cuda, shape);
   if (*ret_choice)
     return CUBLAS_STATUS_SUCCESS;
+  if (pen_cuda_choices_is_refused(cuda, shape))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   memset(&made, 0, sizeof made);
   made.shape = *shape;
   cublasStatus_t status = choose(cuda, &made);
+  if (is_refused(status))
+    pen_cuda_choices_refuse(cuda, shape);
   if (status != CUBLAS_STATUS_SUCCESS)
     return status;
   *ret_choice = pen_cuda_choices_add(cuda, &made);
@@ -245,12 +255,6 @@ static cublasStatus_t multiply(struct pen_cuda *cuda, const struct pen_gemm *g,
                         own.accumulate ? &one : &zero,
                         g->addend ? g->addend : g->c, &p.c, g->c, &p.c, &algorithm, cuda->workspace, PEN_CUDA_WORKSPACE_BYTES,
                         cuda->queues[PEN_DEVICE_COMPUTE]);
-}
-
-static bool is_refused(cublasStatus_t status)
-{
-  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
-         status == CUBLAS_STATUS_INVALID_VALUE;
 }
 
 /* An algorithm that does not take a number of tokens leaves it one of its own. */

@@ -40,6 +40,8 @@ struct pen_cuda {
   void *workspace; /* PEN_CUDA_WORKSPACE_BYTES */
   struct pen_cuda_choice *choices; /* [n_choices], in the order they were met */
   size_t n_choices;
+  struct pen_cuda_shape *refused; /* [n_refused], of which the library has none */
+  size_t n_refused;
   char *pinned;         /* host memory, from here */
   size_t *piece_ends;   /* [n_pieces] bytes from there, ascending */
   size_t n_pieces;
@@ -82,6 +84,12 @@ pen_cuda_choices_find(const struct pen_cuda *cuda,
 const struct pen_cuda_choice *
 pen_cuda_choices_add(struct pen_cuda *cuda,
                      const struct pen_cuda_choice *choice);
+/* Is it known that the library has no algorithm for this shape?  In memory alone;
+ * what the table has no place for is asked for again. */
+bool pen_cuda_choices_is_refused(const struct pen_cuda *cuda,
+                                 const struct pen_cuda_shape *shape);
+void pen_cuda_choices_refuse(struct pen_cuda *cuda,
+                             const struct pen_cuda_shape *shape);
 
 /* ops.c */
 extern const struct pen_ops pen_cuda_ops_bf16, pen_cuda_ops_f32;

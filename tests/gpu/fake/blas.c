@@ -172,6 +172,29 @@ static bool is_offered(int algorithm, const struct product *p)
          (algorithm != DESCENDING || p->n % 2 == 0);
 }
 
+/* A step has no time to ask again for what there is not: once as a sum that is
+ * added to, once as one that is not, which look the same here. */
+static void count_refusal(const struct product *p, const uint64_t *asked)
+{
+  enum { REFUSALS = 512, MOST = 2 };
+  static struct {
+    uint64_t what[11];
+    int n;
+  } all[REFUSALS];
+  const uint64_t what[11] = {
+      p->ta, p->tb, p->a.type, p->c.type, (uint64_t)p->m, (uint64_t)p->n,
+      (uint64_t)p->k, p->bias != NULL, asked[2], asked[3], asked[4]};
+  int i = 0;
+  while (i < REFUSALS && all[i].n && memcmp(all[i].what, what, sizeof what) != 0)
+    i++;
+  if (i == REFUSALS)
+    return;
+  memcpy(all[i].what, what, sizeof what);
+  if (++all[i].n > MOST && fake_settings()->strict)
+    fake_end("a product of %lld x %lld x %lld was refused %d times and is asked "
+             "for again", (long long)p->m, (long long)p->n, (long long)p->k, MOST);
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
@@ -183,8 +206,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   *ret_n = 0;
   cublasStatus_t status = read_product(desc, a, b, c, &p);
   const uint64_t *asked = preference->data;
-  if (status != CUBLAS_STATUS_SUCCESS)
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    count_refusal(&p, asked);
     return status;
+  }
   if (memcmp(c, d, sizeof *c) != 0 || wanted != 1 ||
       asked[1] != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE || !asked[0])
     return CUBLAS_STATUS_INVALID_VALUE;

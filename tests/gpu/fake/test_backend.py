@@ -192,6 +192,15 @@ def resumed_as_straight_and_only_there(folder):
     same_weights(output, f"{folder}/straight")
 
 
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
 @test
 def products_keep_their_algorithm(folder):
     """What the library thought the fastest at the first start is what a run goes on with; what it has no
@@ -219,7 +228,9 @@ def products_keep_their_algorithm(folder):
     assert told.startswith("penstock products 1, ") and len(told.splitlines()) > 10, told
     resume = (*a_job.args(output, *stopped, "--max-steps", "2", "--resume"),)
     fail(1, ("products.txt: line 2: ", "does not offer the algorithm"), *resume, env=fake(without=0, algorithm=1))
-    for damaged, words in ((told[:-30], "checksum is wrong"), (told.replace(" 0000b1a5", " 0000b1a6", 1), "checksum"),
+    strange = told.split("\n", 1)[1].replace("= ", "=x ", 1)
+    whole = f"penstock products 1, {strange.count(chr(10))} lines, crc32c {crc32c(strange.encode()):08x}\n{strange}"
+    for damaged, words in ((whole, "is no algorithm of a product"), (told[:-30], "checksum is wrong"), (told.replace(" 0000b1a5", " 0000b1a6", 1), "checksum"),
                            ("", "line 1 is not"), (told.replace("products 1", "products 2"), "line 1 is not"),
                            (None, "is missing")):
         os.remove(products)
