@@ -94,10 +94,12 @@ def the_template_goes_with_the_model(folder):
         with open(f"{folder}/run/{where}/chat_template.jinja", encoding="utf-8") as f:
             assert "eos_token" in f.read()
     succeed(*train, "--max-steps", "4", "--resume", env=tool())
+    os.mkdir(f"{folder}/tmp")
     done = succeed("eval", "--model", f"{folder}/run/model", "--data", f"{folder}/sets", *SHORT,
-                   env=tool())
+                   env={**tool(), "TMPDIR": f"{folder}/tmp"})
     assert "rendered by" in done.stderr and "3 documents" in done.stderr, done.stderr
-    assert "/tmp/penstock-" not in done.stderr, f"a file that is gone is named\n{done.stderr}"
+    assert f"{folder}/tmp" not in done.stderr, f"a file that is gone is named\n{done.stderr}"
+    assert os.listdir(f"{folder}/tmp") == [], os.listdir(f"{folder}/tmp")
     for verb in (("eval", "--data", f"{folder}/sets", "--model"), ("verify",), ("inspect",)):
         fail(2, "run is a run's directory: name the model in it", *verb, f"{folder}/run")
 
@@ -180,7 +182,8 @@ def a_stopped_preparation_leaves_nothing(folder):
     os.chmod(slow, 0o755)
     with open(texts, "w", encoding="utf-8") as f:
         f.write('{"text": "once upon a time"}\n')
-    environment = {**os.environ, "PENSTOCK_PREPARE": slow}
+    os.mkdir(f"{folder}/tmp")
+    environment = {**os.environ, "PENSTOCK_PREPARE": slow, "TMPDIR": f"{folder}/tmp"}
     for verb in (("train", "-o", f"{folder}/new/run"), ("eval",), ("plan", "--ram", "8GiB")):
         for number in (signal.SIGINT, signal.SIGTERM):
             ran = subprocess.Popen([PENSTOCK, *verb, "--model", shared(STORIES), "--data", texts, *SHORT],
@@ -191,7 +194,8 @@ def a_stopped_preparation_leaves_nothing(folder):
             said = ran.communicate(timeout=30)[1]
             assert ran.returncode == 1 and said.startswith("error: stopped while penstock-prepare"), said
             assert said.count("\n") == 1, said
-            assert sorted(os.listdir(folder)) == ["slow", "t.jsonl"], os.listdir(folder)
+            assert sorted(os.listdir(folder)) == ["slow", "t.jsonl", "tmp"], os.listdir(folder)
+            assert os.listdir(f"{folder}/tmp") == [], os.listdir(f"{folder}/tmp")
 
 
 @test
