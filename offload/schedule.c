@@ -114,12 +114,19 @@ void pen_schedule_done(struct pen_schedule *schedule)
   *schedule = (struct pen_schedule){0};
 }
 
+/* Is it written only where the pending update is skipped? */
+static bool is_written_if_skipped(const struct pen_task *t)
+{
+  return t->lane == PEN_LANE_WRITE && t->guard == PEN_GUARD_SKIP;
+}
+
 struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule)
 {
   struct pen_cost sum = {0};
   for (size_t i = 0; i < schedule->n_tasks; i++) {
-    const struct pen_cost *cost = &schedule->tasks[i].cost;
-    if (schedule->tasks[i].guard == PEN_GUARD_REDO)
+    const struct pen_task *t = &schedule->tasks[i];
+    const struct pen_cost *cost = &t->cost;
+    if (t->guard == PEN_GUARD_REDO || is_written_if_skipped(t))
       continue;
     sum.flops += cost->flops;
     sum.vector_flops += cost->vector_flops;
@@ -139,10 +146,11 @@ uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule,
                                    bool redone)
 {
   uint64_t sum = 0;
-  for (size_t i = 0; i < schedule->n_tasks; i++)
-    if (schedule->tasks[i].lane == PEN_LANE_WRITE &&
-        schedule->tasks[i].guard != PEN_GUARD_SKIP &&
-        (schedule->tasks[i].guard == PEN_GUARD_REDO) == redone)
-      sum += schedule->tasks[i].cost.nvme_bytes;
+  for (size_t i = 0; i < schedule->n_tasks; i++) {
+    const struct pen_task *t = &schedule->tasks[i];
+    if (t->lane == PEN_LANE_WRITE && !is_written_if_skipped(t) &&
+        (t->guard == PEN_GUARD_REDO) == redone)
+      sum += t->cost.nvme_bytes;
+  }
   return sum;
 }

@@ -233,9 +233,10 @@ int pen_schedule_build(const struct pen_workload *workload,
                        const struct pen_shape *shape, bool commits,
                        struct pen_carry *carry, struct pen_schedule *schedule);
 
-/* Bytes and operations of all its tasks, guards on, but for what is done again. */
+/* Bytes and operations of all its tasks, guards on, but for what is done again and
+ * for what is written only where an update is skipped. */
 struct pen_cost pen_schedule_cost(const struct pen_schedule *schedule);
-/* Bytes its tasks put on drives, but for what is done again; or that alone. */
+/* Bytes its tasks put on drives, without the same; or what is done again alone. */
 uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule,
                                    bool redone);
 

@@ -150,6 +150,25 @@ static void test_planned_room_is_enough(void **state)
   }
 }
 
+/* Sums over tasks leave out what is done again, and what is written only where
+ * the update is skipped; what is read then stands for what is read else. */
+static void test_sums_leave_out_the_rare(void **state)
+{
+  (void)state;
+  struct pen_task tasks[] = {
+      {.lane = PEN_LANE_WRITE, .cost.nvme_bytes = 1},
+      {.lane = PEN_LANE_WRITE, .guard = PEN_GUARD_APPLY, .cost.nvme_bytes = 10},
+      {.lane = PEN_LANE_WRITE, .guard = PEN_GUARD_SKIP, .cost.nvme_bytes = 100},
+      {.lane = PEN_LANE_WRITE, .guard = PEN_GUARD_REDO, .cost.nvme_bytes = 1000},
+      {.lane = PEN_LANE_READ, .guard = PEN_GUARD_SKIP, .cost.nvme_bytes = 10000},
+  };
+  struct pen_schedule s = {.tasks = tasks,
+                           .n_tasks = sizeof tasks / sizeof *tasks};
+  assert_int_equal(pen_schedule_cost(&s).nvme_bytes, 10011);
+  assert_int_equal(pen_schedule_nvme_written(&s, false), 11);
+  assert_int_equal(pen_schedule_nvme_written(&s, true), 1000);
+}
+
 struct rows_count {
   size_t gathers, gathers_ahead, tiles_ahead;
   size_t first_forward, first_update; /* of the rows; places in the schedule */
@@ -272,6 +291,7 @@ int main(void)
       cmocka_unit_test(test_every_placement_is_proven),
       cmocka_unit_test(test_build_is_pure),
       cmocka_unit_test(test_planned_room_is_enough),
+      cmocka_unit_test(test_sums_leave_out_the_rare),
       cmocka_unit_test(test_rows_are_made_ahead),
       cmocka_unit_test(test_impossible_placements_are_refused),
       cmocka_unit_test(test_budgets_are_kept),
