@@ -240,7 +240,7 @@ static int fault_remove(const struct pen_engine *engine, const char *path)
   return code;
 }
 
-static bool lies_in(const char *path, const char *dir)
+static bool is_entry_of(const char *path, const char *dir)
 {
   size_t n = strlen(dir);
   return strncmp(path, dir, n) == 0 && path[n] == '/' &&
@@ -256,7 +256,7 @@ static int fault_sync_dir(const struct pen_engine *engine, const char *dir)
   code = state->inner->sync_dir(state->inner, dir);
   for (struct pen_fault_name **at = &state->names; *at && !code;) {
     struct pen_fault_name *name = *at;
-    if (!lies_in(name->path, dir)) {
+    if (!is_entry_of(name->path, dir)) {
       at = &name->next;
       continue;
     }

@@ -72,16 +72,11 @@ static void finish(struct pen_emit *e, size_t block, uint32_t sum)
     pen_move_speculate(e, block, grad);
 }
 
-/* The step's rows lie anywhere: each block is taken to hold an equal part. */
-static uint64_t rows_of_block(const struct pen_emit *e)
-{
-  return e->w->rows_bytes / (e->w->rows_end - e->w->rows_begin);
-}
-
 static void keep_rows(struct pen_emit *e, size_t block, uint32_t sum,
                       uint32_t stored)
 {
-  uint64_t rows = rows_of_block(e), bytes = pen_move_weight_bytes(e, block);
+  uint64_t rows = pen_build_rows_part(e, e->w->rows_bytes);
+  uint64_t bytes = pen_move_weight_bytes(e, block);
   pen_emit_task(e, PEN_TASK_KEEP_ROWS, PEN_LANE_UPDATE, PEN_GUARD_ALWAYS,
                 (uint32_t)block, PEN_NONE);
   pen_emit_read_part(e, sum, 0, pen_move_sum_bytes(e, block));
@@ -114,7 +109,7 @@ void pen_build_finish_rows(struct pen_emit *e, size_t block)
   const struct pen_layout *l = e->l;
   bool tied = pen_workload_is_tied(e->w);
   uint32_t stored = l->grad_home[block];
-  uint64_t rows = rows_of_block(e), bytes = pen_move_weight_bytes(e, block);
+  uint64_t rows = pen_build_rows_part(e, e->w->rows_bytes), bytes = pen_move_weight_bytes(e, block);
   if (!tied || l->rows_wait)
     stored = pen_move_grad_begin(e, block, true);
   if (l->rows_wait) {

@@ -16,6 +16,14 @@ static inline uint32_t pen_build_micro(struct pen_build_span g, size_t j)
   return (uint32_t)(g.first + j);
 }
 
+/* Of `bytes` of the embedding's rows, which lie anywhere in it: each of its blocks
+ * is taken to hold an equal part. */
+static inline uint64_t pen_build_rows_part(const struct pen_emit *e,
+                                           uint64_t bytes)
+{
+  return bytes / (e->w->rows_end - e->w->rows_begin);
+}
+
 /* What a block's arithmetic for one micro-batch costs a task. */
 enum pen_build_work {
   PEN_WORK_FORWARD,

@@ -11,15 +11,6 @@
 
 static const enum pen_guard always = PEN_GUARD_ALWAYS;
 
-/* The rows of one micro-batch lie anywhere in the embedding: each of its blocks
- * is taken to hold an equal part of them. */
-static void charge_rows(struct pen_emit *e, uint32_t act)
-{
-  size_t n_blocks = e->w->rows_end - e->w->rows_begin;
-  uint64_t bytes = e->l->slots[act].bytes / n_blocks;
-  pen_emit_traffic(e, bytes, bytes);
-}
-
 /* Where gathered rows lie before they go up. */
 static const uint32_t *rows_on_host(const struct pen_layout *l)
 {
@@ -106,7 +97,8 @@ static void gather_rows(struct pen_emit *e, struct pen_build_span g)
                     pen_build_micro(g, j));
       pen_build_read_weight(e, b, w);
       pen_emit_write(e, x[j]);
-      charge_rows(e, x[j]);
+      uint64_t bytes = pen_build_rows_part(e, l->slots[x[j]].bytes);
+      pen_emit_traffic(e, bytes, bytes);
     }
   }
 }

@@ -174,12 +174,12 @@ static void place_experts(struct pen_layout_maker *m)
       l->routes[i * group + j] =
           pen_layout_add_slot(m, "routes to experts", PEN_TIER_DEVICE, false,
                               w->routes_bytes);
-    l->counts[i] = pen_layout_add_slot(m, "routes to experts", PEN_TIER_DEVICE, false, bytes);
+    l->counts[i] = pen_layout_add_slot(m, "routes to experts", PEN_TIER_DEVICE,
+                                       false, bytes);
     l->counts_host[i] = l->placement.unified
                             ? l->counts[i]
-                            :
-                                pen_layout_add_slot(m, "routes to experts",
-                                                    PEN_TIER_HOST, false, bytes);
+                            : pen_layout_add_slot(m, "routes to experts",
+                                                  PEN_TIER_HOST, false, bytes);
     for (size_t x = w->blocks[b].experts_begin; x < w->blocks[b].experts_end;
          x++)
       l->routed_by[x] = l->counts_host[i];
@@ -210,11 +210,10 @@ static void place_working(struct pen_layout_maker *m)
   if (!l->placement.unified && !l->placement.inference)
     l->rows_d = pen_layout_add_ring(m, "embedding rows", PEN_TIER_HOST, 2, w->act_bytes);
   l->work = pen_layout_add_slot(m, "workspace", PEN_TIER_DEVICE, false, w->work_bytes);
-  l->tables = l->placement.unified ? PEN_NONE
-                                   :
-                                       pen_layout_add_slot(m, "tables",
-                                                           PEN_TIER_DEVICE, true,
-                                                           w->tables_bytes);
+  l->tables = l->placement.unified
+                  ? PEN_NONE
+                  : pen_layout_add_slot(m, "tables", PEN_TIER_DEVICE, true,
+                                        w->tables_bytes);
   l->kept = pen_layout_add_slot(m, "keys and values of a document", PEN_TIER_DEVICE,
                                 true, w->kept_bytes);
   l->logits =

@@ -32,7 +32,7 @@ static int prove(struct rehearsal *r)
 struct act {
   enum pen_step_kind kind;
   bool save;
-  bool waits; /* without a commit, or with the next one's */
+  bool commits; /* else state waits for a later step's */
 };
 
 /* What a training step in full flight costs. */
@@ -57,7 +57,7 @@ static int rehearse(struct rehearsal *r, struct act act, bool speculates)
       .save = act.save,
       .speculates = speculates};
   pen_carry_copy(&r->before, &r->carry);
-  int rc = pen_schedule_build(r->w, r->l, &shape, !act.waits, &r->carry,
+  int rc = pen_schedule_build(r->w, r->l, &shape, act.commits, &r->carry,
                               &r->schedule);
   if (rc < 0)
     return rc;
@@ -67,7 +67,7 @@ static int rehearse(struct rehearsal *r, struct act act, bool speculates)
   r->plan.n_accesses = max_size(r->plan.n_accesses, r->schedule.n_accesses);
   if (act.kind == PEN_STEP_TRAIN && r->before.pending &&
       r->before.speculated == r->carry.speculated)
-    note_costs(r, !act.waits);
+    note_costs(r, act.commits);
   return rc;
 }
 
@@ -76,15 +76,15 @@ int pen_run_plan(const struct pen_workload *workload,
                  struct pen_run_plan *ret_plan)
 {
   static const struct act acts[] = {
-      {PEN_STEP_TRAIN, false, false}, {PEN_STEP_TRAIN, false, false},
-      {PEN_STEP_EVAL, false, false},  {PEN_STEP_EVAL, false, false},
-      {PEN_STEP_TRAIN, false, true},  {PEN_STEP_TRAIN, false, true},
-      {PEN_STEP_DRAIN, true, false},  {PEN_STEP_DRAIN, true, false},
-      {PEN_STEP_TRAIN, false, true},  {PEN_STEP_EVAL, false, true},
-      {PEN_STEP_DRAIN, true, false},  {PEN_STEP_TRAIN, false, true},
-      {PEN_STEP_TRAIN, false, true},  {PEN_STEP_TRAIN, false, false},
-      {PEN_STEP_TRAIN, false, false}, {PEN_STEP_DRAIN, false, false},
-      {PEN_STEP_EVAL, false, false}};
+      {PEN_STEP_TRAIN, false, true},   {PEN_STEP_TRAIN, false, true},
+      {PEN_STEP_EVAL, false, true},    {PEN_STEP_EVAL, false, true},
+      {PEN_STEP_TRAIN, false, false},  {PEN_STEP_TRAIN, false, false},
+      {PEN_STEP_DRAIN, true, true},    {PEN_STEP_DRAIN, true, true},
+      {PEN_STEP_TRAIN, false, false},  {PEN_STEP_EVAL, false, false},
+      {PEN_STEP_DRAIN, true, true},    {PEN_STEP_TRAIN, false, false},
+      {PEN_STEP_TRAIN, false, false},  {PEN_STEP_TRAIN, false, true},
+      {PEN_STEP_TRAIN, false, true},   {PEN_STEP_DRAIN, false, true},
+      {PEN_STEP_EVAL, false, true}};
   bool early = layout->n_speculative > 0;
   struct rehearsal r = {.w = workload, .l = layout, .proves = proves};
   int rc = pen_carry_init(&r.carry, layout);
@@ -97,9 +97,9 @@ int pen_run_plan(const struct pen_workload *workload,
     if (trains || acts[i].kind == PEN_STEP_EVAL)
       rc = rehearse(&r, acts[i], early);
   for (int i = 0; rc == 0 && early && i < 3; i++) /* it may be left out */
-    rc = rehearse(&r, (struct act){PEN_STEP_TRAIN, false, false}, i == 1);
+    rc = rehearse(&r, (struct act){PEN_STEP_TRAIN, false, true}, i == 1);
   if (rc == 0 && workload->logits_bytes)
-    rc = rehearse(&r, (struct act){PEN_STEP_LOGITS, false, false}, false);
+    rc = rehearse(&r, (struct act){PEN_STEP_LOGITS, false, true}, false);
   pen_schedule_done(&r.schedule);
   pen_carry_done(&r.carry);
   pen_carry_done(&r.before);

@@ -31,20 +31,27 @@ static int do_gather(struct pen_run *run, const struct pen_task *t,
   return model(run)->gather(model(run)->ctx, t->block, t->micro, at[0], at[1]);
 }
 
+/* Of a tile, with everything but what the update is and where halves lie. */
+static struct pen_update update_at(const struct pen_run *run,
+                                   const struct pen_task *t, void *const *at)
+{
+  return (struct pen_update){.isa = run->o.isa,
+                             .workload = run->o.workload,
+                             .tile = &run->o.layout->tiles[t->tile],
+                             .state = at[1],
+                             .grad = at[0],
+                             .weight = at[2],
+                             .seed = run->update.seed};
+}
+
 /* The rows that the pending update will make; skipped, those there are. */
 static int do_rows_ahead(struct pen_run *run, const struct pen_task *t,
                          void *const *at)
 {
   struct pen_step_rows rows;
-  struct pen_update update = {.isa = run->o.isa,
-                              .params = &run->update.params,
-                              .workload = run->o.workload,
-                              .tile = &run->o.layout->tiles[t->tile],
-                              .state = at[1],
-                              .grad = at[0],
-                              .weight = at[2],
-                              .seed = run->update.seed,
-                              .step = run->update.number};
+  struct pen_update update = update_at(run, t, at);
+  update.params = &run->update.params;
+  update.step = run->update.number;
   model(run)->rows(model(run)->ctx, t->block, &rows);
   struct pen_update_ahead ahead = {&update, &rows, run->update.apply, at[3]};
   pen_update_rows(run->o.update_pool, &ahead);
@@ -280,15 +287,8 @@ static struct pen_update update_in_ram(const struct pen_run *run,
                                        const struct pen_task *t, bool whole,
                                        void *const *at)
 {
-  const struct pen_layout *l = run->o.layout;
-  struct pen_update update = {.isa = run->o.isa,
-                              .workload = run->o.workload,
-                              .tile = &l->tiles[t->tile],
-                              .state = at[1],
-                              .grad = at[0],
-                              .weight = at[2],
-                              .seed = run->update.seed};
-  place_halves(l, update.tile, whole, &update);
+  struct pen_update update = update_at(run, t, at);
+  place_halves(run->o.layout, update.tile, whole, &update);
   return update;
 }
 

@@ -546,7 +546,7 @@ int main(void)
       cmocka_unit_test(test_latency_and_depth),
       cmocka_unit_test(test_guards),
       cmocka_unit_test(test_products_of_few_rows),
-    cmocka_unit_test(test_unknown_rates_are_asked_for),
+      cmocka_unit_test(test_unknown_rates_are_asked_for),
       cmocka_unit_test(test_no_step_beats_its_bounds),
       cmocka_unit_test(test_faster_is_not_slower),
       cmocka_unit_test(test_device),
