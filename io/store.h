@@ -120,8 +120,8 @@ int pen_store_write_tile(struct pen_store_queue *queue, size_t tile,
                          const void *buffer, size_t bytes, size_t head_bytes,
                          uint64_t tag);
 /* Adds what comes behind a tile's head, where the head alone was written since the
- * newest commit, or that and what now comes anew.  -EINVAL: a commit or a
- * checkpoint has the tile. */
+ * newest commit, or that and what now comes anew.  -EINVAL: the head was
+ * not written; or, unless in place, a commit or a checkpoint has the tile. */
 int pen_store_write_rest(struct pen_store_queue *queue, size_t tile,
                          const void *buffer, size_t bytes, size_t head_bytes,
                          uint64_t tag);
