@@ -21,13 +21,6 @@ struct window {
   uint64_t busy_from_ns; /* since when any is */
 };
 
-static bool is_transfer(const struct pen_task *t)
-{
-  return t->kind == PEN_TASK_READ || t->kind == PEN_TASK_WRITE ||
-         t->kind == PEN_TASK_READ_TILE || t->kind == PEN_TASK_WRITE_TILE ||
-         t->kind == PEN_TASK_WRITE_HALVES || t->kind == PEN_TASK_WRITE_ASIDE;
-}
-
 static int submit(struct pen_run_lane *lane, const struct pen_task *t)
 {
   struct pen_run *run = lane->run;
@@ -101,7 +94,7 @@ static int issue(struct pen_run_lane *lane, struct window *w,
   uint32_t at = t->ticket % IN_FLIGHT_MAX;
   w->begin_ns[at] = pen_clock_ns();
   w->complete[at] = false;
-  if (is_transfer(t) && pen_run_is_on(run, t)) {
+  if (pen_task_is_transfer(t) && pen_run_is_on(run, t)) {
     pen_poison_acquire(&run->poison, &run->schedule, t);
     int rc = submit(lane, t);
     if (rc < 0) {
@@ -113,7 +106,7 @@ static int issue(struct pen_run_lane *lane, struct window *w,
       w->busy_from_ns = w->begin_ns[at];
     return 0;
   }
-  int rc = is_transfer(t) ? 0 : pen_run_task(run, t);
+  int rc = pen_task_is_transfer(t) ? 0 : pen_run_task(run, t);
   if (rc < 0)
     return rc;
   w->issued = t->ticket;

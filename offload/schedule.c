@@ -41,6 +41,21 @@ const char *pen_task_name(enum pen_task_kind kind)
   return names[kind];
 }
 
+bool pen_task_is_transfer(const struct pen_task *task)
+{
+  switch (task->kind) {
+  case PEN_TASK_READ:
+  case PEN_TASK_WRITE:
+  case PEN_TASK_READ_TILE:
+  case PEN_TASK_WRITE_TILE:
+  case PEN_TASK_WRITE_HALVES:
+  case PEN_TASK_WRITE_ASIDE:
+    return true;
+  default:
+    return false;
+  }
+}
+
 int pen_carry_init(struct pen_carry *carry, const struct pen_layout *layout)
 {
   size_t n = layout->n_slots;

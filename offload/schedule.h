@@ -243,5 +243,8 @@ uint64_t pen_schedule_nvme_written(const struct pen_schedule *schedule,
 const char *pen_lane_name(enum pen_lane lane);
 bool pen_lane_is_wide(enum pen_lane lane);
 const char *pen_task_name(enum pen_task_kind kind);
+/* Bytes between RAM and a drive: a wide lane has several in flight, and nothing
+ * else beside what is not one. */
+bool pen_task_is_transfer(const struct pen_task *task);
 
 #endif

@@ -96,13 +96,6 @@ static bool is_on(const struct pen_simulate *s, const struct pen_task *t)
          t->guard == (s->options.apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
 }
 
-static bool is_transfer(const struct pen_task *t)
-{
-  return t->kind == PEN_TASK_READ || t->kind == PEN_TASK_WRITE ||
-         t->kind == PEN_TASK_READ_TILE || t->kind == PEN_TASK_WRITE_TILE ||
-         t->kind == PEN_TASK_WRITE_ASIDE;
-}
-
 static int demand_of(struct pen_simulate *s, const struct pen_task *t,
                      struct pen_demand *ret_demand)
 {
@@ -145,7 +138,7 @@ static int run_alone(struct pen_simulate *s)
     }
     seen[t->lane] = t->ticket;
     double end = start + d.delay_s + d.seconds;
-    issued_s[t->lane] = wide && is_transfer(t) ? start : end;
+    issued_s[t->lane] = wide && pen_task_is_transfer(t) ? start : end;
     s->retired_s[i] = fmax(end, retired_at(s, t->lane, t->ticket - 1));
     s->result.critical_seconds =
         fmax(s->result.critical_seconds, s->retired_s[i]);
@@ -197,7 +190,7 @@ static void end_task(struct pen_simulate *s, size_t index)
   record(s, r);
   s->complete[r->task] = true;
   s->lanes[t->lane].in_flight--;
-  if (!is_transfer(t))
+  if (!pen_task_is_transfer(t))
     s->lanes[t->lane].blocked = false;
   retire(s, t->lane);
   *r = s->running[--s->n_running];
@@ -215,7 +208,7 @@ static int start_task(struct pen_simulate *s, uint32_t task)
   s->n_running++;
   s->lanes[t->lane].issued = t->ticket;
   s->lanes[t->lane].in_flight++;
-  s->lanes[t->lane].blocked = !is_transfer(t);
+  s->lanes[t->lane].blocked = !pen_task_is_transfer(t);
   if (r->delay_s == 0 && r->demand.seconds == 0)
     end_task(s, s->n_running - 1);
   return 0;
