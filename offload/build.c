@@ -235,13 +235,13 @@ static void emit_commit(struct pen_emit *e)
     e->s->tasks[id].wait[PEN_LANE_WRITE] = e->s->tasks[id].ticket - 1;
 }
 
-/* Every block was updated by the forward pass that just ended. */
+/* Every block was updated by the forward pass that just ended, or none was. */
 static void end_updates(struct pen_emit *e)
 {
   if (e->commits && (e->carry->pending || e->shape->save)) {
     emit_commit(e);
     e->carry->halves_due = false;
-  } else if (e->carry->pending) {
+  } else if (e->carry->pending && !e->shape->skips) {
     e->carry->halves_due = e->l->state->has_half && e->l->n_store_tiles > 0;
   }
   e->carry->pending = e->carry->speculated = false;

@@ -29,9 +29,10 @@ int pen_check_init(struct pen_check *check, const struct pen_layout *layout,
   c.is_updated = calloc(layout->n_tiles + 1, sizeof *c.is_updated);
   c.written = calloc(layout->n_tiles + 1, sizeof *c.written);
   c.is_whole = calloc(layout->n_tiles + 1, sizeof *c.is_whole);
+  c.is_open = calloc(layout->n_tiles + 1, sizeof *c.is_open);
   bool whole = c.known && c.after && c.order && c.owner && c.next &&
                c.first_use && c.last_use && c.is_updated && c.written &&
-               c.is_whole;
+               c.is_whole && c.is_open;
   for (int lane = 0; lane < PEN_LANES; lane++)
     whole &= (c.by_ticket[lane] = calloc(t, sizeof(uint32_t))) != NULL;
   *check = c;
@@ -55,6 +56,7 @@ void pen_check_done(struct pen_check *check)
   free(check->is_updated);
   free(check->written);
   free(check->is_whole);
+  free(check->is_open);
   for (int lane = 0; lane < PEN_LANES; lane++)
     free(check->by_ticket[lane]);
   *check = (struct pen_check){0};

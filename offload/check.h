@@ -16,6 +16,7 @@ struct pen_check {
   bool *is_updated;               /* [tiles] */
   uint32_t *written;              /* [tiles] tickets of writes to the store */
   bool *is_whole;                 /* [tiles] its halves are in the store */
+  bool *is_open;                  /* [tiles] no commit has what was written last */
   size_t max_tasks, max_accesses, n_slots;
 };
 
@@ -32,6 +33,7 @@ void pen_check_done(struct pen_check *check);
  *   - two tasks that fill the same bytes do so in order;
  *   - a commit starts only when every write before it is retired, and finds
  *     every tile of the store whole;
+ *   - halves are added only to a tile that was written since the newest commit;
  *   - what is updated out of place is so all over;
  *   - a tile is read from the store only after every write of it is retired;
  *   - a pending update comes to each tile once, unless it is skipped or stands.

@@ -59,7 +59,8 @@ static int check_tiles(struct pen_check *c, const struct pen_layout *l,
 }
 
 /* A tile that a commit names has its halves: those with which it was written, or
- * which came later. */
+ * which came later.  These come behind a head that no commit has yet: a kill must
+ * find what was committed as it was. */
 static int check_halves(struct pen_check *c, const struct pen_layout *l,
                         const struct pen_schedule *s,
                         const struct pen_carry *before, enum pen_guard decision)
@@ -67,22 +68,30 @@ static int check_halves(struct pen_check *c, const struct pen_layout *l,
   bool stands = before->speculated && decision == PEN_GUARD_APPLY;
   for (size_t i = 0; i < l->n_tiles; i++) {
     const struct pen_tile *tile = &l->tiles[i];
+    bool was_aside = stands && l->weight_shadow[tile->block] != PEN_NONE;
     c->is_whole[i] = !before->halves_due || tile->state_home != PEN_NONE ||
-                     !pen_layout_half_is_weight(l, tile) ||
-                     (stands && l->weight_shadow[tile->block] != PEN_NONE);
+                     !pen_layout_half_is_weight(l, tile) || was_aside;
+    c->is_open[i] = before->halves_due || was_aside;
   }
   for (uint32_t i = 0; i < s->n_tasks; i++) {
     const struct pen_task *t = &s->tasks[i];
     if (!pen_check_is_certain(t, decision))
       continue;
-    if (t->kind == PEN_TASK_WRITE_TILE)
+    if (t->kind == PEN_TASK_WRITE_HALVES && !c->is_open[t->tile])
+      return pen_check_bad_task(
+          s, i, "adds halves to a tile that a commit has as it is");
+    if (t->kind == PEN_TASK_WRITE_TILE) {
       c->is_whole[t->tile] = writes_whole(l, t);
+      c->is_open[t->tile] = true;
+    }
     if (t->kind == PEN_TASK_WRITE_HALVES)
       c->is_whole[t->tile] = true;
-    for (size_t k = 0; t->kind == PEN_TASK_COMMIT && k < l->n_tiles; k++)
+    for (size_t k = 0; t->kind == PEN_TASK_COMMIT && k < l->n_tiles; k++) {
       if (!c->is_whole[k])
         return pen_check_bad_task(
             s, i, "commits a tile whose halves are not in the store");
+      c->is_open[k] = false;
+    }
   }
   return 0;
 }

@@ -187,11 +187,10 @@ int pen_run_step(struct pen_run *run, const struct pen_shape *shape,
     pen_poison_close(&run->poison, run->o.layout->logits_host);
   run->logits_lent = false;
   pen_carry_copy(&run->before, &run->carry);
-  run->writes_halves = commits;
-  int rc = pen_schedule_build(run->o.workload, run->o.layout, shape, commits,
+  struct pen_shape step = *shape;
+  step.skips = !update->apply;
+  int rc = pen_schedule_build(run->o.workload, run->o.layout, &step, commits,
                               &run->carry, &run->schedule);
-  if (!commits && !update->apply) /* no tile is written */
-    run->carry.halves_due = run->before.halves_due;
   if (rc == 0)
     rc = pen_check_schedule(&run->check, run->o.layout, &run->schedule,
                             &run->before);

@@ -42,7 +42,8 @@ struct pen_run {
   struct pen_run_options o;
   struct pen_schedule schedule;
   struct pen_check check;
-  struct pen_carry carry, before;
+  struct pen_carry before, carry; /* of the running step: what it began with, and
+                                     what it leaves */
   struct pen_poison poison;
   void *arena[PEN_TIERS]; /* [PEN_TIER_NVME] stays NULL */
   uint64_t *offset; /* [n_slots] within their tiers: the layout's, but for homes
@@ -54,7 +55,6 @@ struct pen_run {
   void *kept;         /* the layout's slot; NULL: there is none */
   struct pen_run_lane lanes[PEN_LANES];
   struct pen_run_update update; /* of the running step */
-  bool writes_halves; /* the step ends with a commit, which needs tiles whole */
   bool redoes; /* it is not what blocks with shadows were updated by */
   size_t n_micros;              /* of the running step */
   struct pen_run_result result;

@@ -111,7 +111,7 @@ int pen_run_plan(const struct pen_workload *workload,
                         (PEN_LANES + 1) * sizeof(uint32_t)) +
       r.plan.n_accesses * (sizeof(struct pen_access) + 2 * sizeof(uint32_t)) +
       layout->n_slots * (sizeof(struct pen_slot_use) + 10 * sizeof(uint32_t)) +
-      (layout->n_tiles + 1) * (2 * sizeof(bool) + 2 * sizeof(uint32_t));
+      (layout->n_tiles + 1) * (3 * sizeof(bool) + 2 * sizeof(uint32_t));
   *ret_plan = r.plan;
   return 0;
 }

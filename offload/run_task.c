@@ -297,7 +297,8 @@ static int do_update(struct pen_run *run, const struct pen_task *t,
 {
   if (t->lane == PEN_LANE_COMPUTE)
     return update_near(run, t, at);
-  struct pen_update update = update_in_ram(run, t, run->writes_halves, at);
+  struct pen_update update =
+      update_in_ram(run, t, !run->carry.halves_due, at);
   update.params = &run->update.params;
   update.step = run->update.number;
   pen_update_tile(run->o.update_pool, &update);

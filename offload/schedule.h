@@ -197,6 +197,8 @@ struct pen_shape {
   bool save;       /* DRAIN: hand every tile in RAM and every block's weights
                       to the save hooks */
   bool speculates; /* TRAIN: update blocks that have shadows during backward */
+  bool skips;      /* what is pending is discarded.  The same tasks; what the step
+                      leaves is not the same */
 };
 
 /* What crosses a step's border. */

@@ -180,8 +180,11 @@ static bool train_step(struct runs *t, int step, struct pen_run_update *update)
   struct pen_adamw_hyper hyper = {0.05, 0.9, 0.95, 1e-8, 0.5};
   struct runs_outcome *o = t->outcome;
   struct pen_run_result r;
-  struct pen_shape shape = {PEN_STEP_TRAIN, 2 + (size_t)step % 3, 16, false,
-                            pen_rng_below(31, (uint64_t)step, 0, 5) > 0};
+  struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
+                            .n_micros = 2 + (size_t)step % 3,
+                            .n_tokens = 16,
+                            .speculates =
+                                pen_rng_below(31, (uint64_t)step, 0, 5) > 0};
   t->toy.seed = (uint32_t)step + 1;
   t->toy.poisoned_block = is_poisoned(&t->course, step)
                               ? t->toy.workload.body_begin + 1 : SIZE_MAX;
@@ -209,16 +212,19 @@ static void train(struct runs *t)
   struct pen_run_update update = {.apply = true, .commit = true};
   struct pen_run_result r;
   struct runs_outcome *o = t->outcome;
-  struct pen_shape logits = {PEN_STEP_LOGITS, 3, 16, false, false};
-  struct pen_shape drain = {PEN_STEP_DRAIN, 0, 0, true, false};
+  struct pen_shape logits = {.kind = PEN_STEP_LOGITS,
+                             .n_micros = 3,
+                             .n_tokens = 16};
+  struct pen_shape drain = {.kind = PEN_STEP_DRAIN, .save = true};
   int every = t->course.drain_every;
   o->n_steps = t->course.n_steps;
   for (int step = 0; step < o->n_steps; step++) {
     if (!train_step(t, step, &update))
       return;
     if (step % 3 == 1) {
-      struct pen_shape eval = {PEN_STEP_EVAL, 1 + (size_t)step % 2, 16, false,
-                               false};
+      struct pen_shape eval = {.kind = PEN_STEP_EVAL,
+                               .n_micros = 1 + (size_t)step % 2,
+                               .n_tokens = 16};
       if (!step_is_done(t, &eval, &update, &r))
         return;
       o->losses[RUNS_STEPS_MAX + step] = r.loss_sum;

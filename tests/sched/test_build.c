@@ -52,7 +52,8 @@ static struct pen_shape random_shape(uint64_t seed, uint64_t n, size_t micros)
                         .n_micros = 1 + pen_rng_below(seed, n, 2, micros),
                         .n_tokens = 16,
                         .save = false,
-                        .speculates = pen_rng_below(seed, n, 4, 4) > 0};
+                        .speculates = pen_rng_below(seed, n, 4, 4) > 0,
+                        .skips = pen_rng_below(seed, n, 5, 3) == 0};
   if (s.kind == PEN_STEP_DRAIN) {
     s.n_micros = 0;
     s.save = pen_rng_below(seed, n, 3, 2);
@@ -104,7 +105,10 @@ static void test_build_is_pure(void **state)
     struct bench a, b;
     bench_init(&a, &p, n % TOY_KINDS, 3, n % 2);
     bench_init(&b, &p, n % TOY_KINDS, 3, n % 2);
-    struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false, true};
+    struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
+                              .n_micros = 3,
+                              .n_tokens = 16,
+                              .speculates = true};
     for (int step = 0; step < 3; step++) {
       test_ok(pen_schedule_build(&a.toy.workload, &a.layout, &shape, step == 2,
                                  &a.carry, &a.schedule));
@@ -169,6 +173,36 @@ static void test_sums_leave_out_the_rare(void **state)
   assert_int_equal(pen_schedule_nvme_written(&s, true), 1000);
 }
 
+/* Halves are due after a step that wrote heads alone, until a commit; a step whose
+ * update is skipped writes nothing, and leaves what it found. */
+static void test_halves_are_due_until_a_commit(void **state)
+{
+  (void)state;
+  static const struct {
+    bool skips, commits, due;
+  } steps[] = {{false, false, false}, /* nothing is pending yet */
+               {true, false, false}, {false, false, true},
+               {true, false, true},  {true, true, false},
+               {true, false, false}, {false, false, true},
+               {false, true, false}};
+  struct bench b;
+  struct pen_placement p = places_plain();
+  p.state_host_bytes = 0;
+  bench_init(&b, &p, TOY_UNTIED, 2, true);
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
+                              .n_micros = 2,
+                              .n_tokens = 16,
+                              .skips = steps[i].skips};
+    pen_carry_copy(&b.before, &b.carry);
+    test_ok(pen_schedule_build(&b.toy.workload, &b.layout, &shape,
+                               steps[i].commits, &b.carry, &b.schedule));
+    test_ok(pen_check_schedule(&b.check, &b.layout, &b.schedule, &b.before));
+    assert_int_equal(b.carry.halves_due, steps[i].due);
+  }
+  bench_done(&b);
+}
+
 struct rows_count {
   size_t gathers, gathers_ahead, tiles_ahead;
   size_t first_forward, first_update; /* of the rows; places in the schedule */
@@ -180,7 +214,10 @@ static struct rows_count count_rows(const struct pen_placement *p,
                                     enum toy_kind kind, size_t micros)
 {
   struct bench b;
-  struct pen_shape shape = {PEN_STEP_TRAIN, micros, TOY_TOKENS, false, true};
+  struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
+                            .n_micros = micros,
+                            .n_tokens = TOY_TOKENS,
+                            .speculates = true};
   struct rows_count n = {.first_forward = SIZE_MAX, .first_update = SIZE_MAX};
   bench_init(&b, p, kind, micros, false);
   for (int step = 0; step < 2; step++)
@@ -292,6 +329,7 @@ int main(void)
       cmocka_unit_test(test_build_is_pure),
       cmocka_unit_test(test_planned_room_is_enough),
       cmocka_unit_test(test_sums_leave_out_the_rare),
+      cmocka_unit_test(test_halves_are_due_until_a_commit),
       cmocka_unit_test(test_rows_are_made_ahead),
       cmocka_unit_test(test_impossible_placements_are_refused),
       cmocka_unit_test(test_budgets_are_kept),

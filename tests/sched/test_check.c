@@ -24,7 +24,10 @@ static void scene_build(struct scene *s, const struct pen_placement *p,
   test_ok(pen_schedule_init(&s->schedule, &s->toy.workload, &s->layout, 0, 0,
                             true));
   test_ok(pen_check_init(&s->check, &s->layout, 10000, 50000));
-  struct pen_shape shape = {PEN_STEP_TRAIN, 2, 16, false, true};
+  struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
+                            .n_micros = 2,
+                            .n_tokens = 16,
+                            .speculates = true};
   int last = commits ? 1 : 2;
   for (int step = 0; step <= last; step++) {
     pen_carry_copy(&s->before, &s->carry);
@@ -481,6 +484,20 @@ static void test_tiles_are_committed_whole(void **state)
   scene_done(&s);
 }
 
+/* Halves come behind heads that no commit has. */
+static void test_halves_are_added_to_what_no_commit_has(void **state)
+{
+  (void)state;
+  struct scene s;
+  scene_init_halves(&s);
+  assert_true(s.before.halves_due);
+  s.before.halves_due = false;
+  test_fails(check(&s), PEN_ESCHEDULE, "adds halves to a tile that a commit has");
+  s.before.halves_due = true;
+  test_ok(check(&s));
+  scene_done(&s);
+}
+
 static void test_halves_wait_for_what_they_need(void **state)
 {
   (void)state;
@@ -512,6 +529,7 @@ int main(void)
       cmocka_unit_test(test_two_fill_the_same_bytes),
       cmocka_unit_test(test_ticket_out_of_order),
       cmocka_unit_test(test_tiles_are_committed_whole),
+      cmocka_unit_test(test_halves_are_added_to_what_no_commit_has),
       cmocka_unit_test(test_halves_wait_for_what_they_need),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,8 @@ static uint64_t read_beside(struct runs *t, enum pen_step_kind kind,
 {
   struct pen_run_update update = {.apply = true};
   struct pen_run_result r;
-  struct pen_shape shape = {kind, 3, 16, false, true};
+  struct pen_shape shape = {
+      .kind = kind, .n_micros = 3, .n_tokens = 16, .speculates = true};
   struct pen_store_counters before, after;
   memset(t->toy.expert_calls, 0, sizeof t->toy.expert_calls);
   t->toy.seed = seed;
@@ -138,7 +139,10 @@ static void test_failure_stops_every_lane(void **state)
   struct runs t = {.dir = test_tmp("store")};
   runs_init(&t, &p, true, 2, 2, NULL);
   t.toy.compute.backward = failing_backward;
-  struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false, true};
+  struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
+                            .n_micros = 3,
+                            .n_tokens = 16,
+                            .speculates = true};
   struct pen_run_update update = {.apply = true, .commit = true};
   struct pen_run_result r;
   test_fails(pen_run_step(t.run, &shape, &update, &r), PEN_ENONFINITE,

@@ -360,7 +360,10 @@ static void test_the_link_is_measured(void **state)
 static int step_once(const struct pen_placement *p, char *text, size_t bytes)
 {
   struct runs t = {.dir = test_tmp("store")};
-  struct pen_shape shape = {PEN_STEP_TRAIN, 3, 16, false, true};
+  struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
+                            .n_micros = 3,
+                            .n_tokens = 16,
+                            .speculates = true};
   struct pen_run_update update = {.apply = true, .commit = true};
   struct pen_run_result r;
   runs_init(&t, p, true, 2, 1, &on);
