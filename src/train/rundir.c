@@ -97,6 +97,8 @@ int pen_rundir_save(const struct pen_rundir *rundir)
   pen_json_begin_object(&w, "numerics");
   pen_numerics_write(&rundir->numerics, &w);
   pen_json_end_object(&w);
+  if (rundir->becomes)
+    pen_json_put_string(&w, "state_becomes", rundir->becomes->name);
   pen_json_put_u64(&w, "tile_elems", rundir->tile_elems);
   pen_json_begin_array(&w, "stores");
   for (size_t i = 0; i < rundir->n_stores; i++) {
@@ -116,6 +118,12 @@ int pen_rundir_save(const struct pen_rundir *rundir)
     rc = pen_files_write_whole(path, text, bytes);
   pen_json_writer_done(&w);
   return rc;
+}
+
+const struct pen_state_format *
+pen_rundir_state(const struct pen_rundir *rundir)
+{
+  return rundir->becomes ? rundir->becomes : rundir->numerics.state;
 }
 
 static int read_store(struct pen_rundir *r, const struct pen_json *json,
@@ -141,7 +149,7 @@ static int read_store(struct pen_rundir *r, const struct pen_json *json,
 static int read_run(struct pen_rundir *r, const struct pen_json *json)
 {
   const struct pen_json_node *root = pen_json_root(json), *numerics, *stores;
-  const char *id;
+  const char *id, *becomes = NULL;
   int rc = pen_json_get_string(json, root, "run_id", &id);
   if (rc == 0)
     rc = unhex(id, r->run_id, 16);
@@ -149,6 +157,10 @@ static int read_run(struct pen_rundir *r, const struct pen_json *json)
     rc = pen_json_get_object(json, root, "numerics", &numerics);
   if (rc == 0)
     rc = pen_numerics_read(json, numerics, &r->numerics);
+  if (rc == 0)
+    rc = pen_json_opt_string(json, root, "state_becomes", &becomes);
+  if (rc == 0 && becomes)
+    rc = pen_state_find(becomes, &r->becomes);
   if (rc == 0 && pen_json_member(root, "tile_elems"))
     rc = pen_json_get_size(json, root, "tile_elems", &r->tile_elems);
   if (rc == 0)

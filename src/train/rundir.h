@@ -22,6 +22,8 @@ struct pen_rundir {
   int lock_fd;
   uint8_t run_id[16];
   struct pen_numerics numerics;
+  const struct pen_state_format *becomes; /* what a start changes the state's format
+                                             to, until it has; NULL: nothing */
   size_t tile_elems; /* as the newest start had them; 0: not known */
   struct pen_rundir_store stores[PEN_RUNDIR_STORES_MAX]; /* ascending */
   size_t n_stores;
@@ -48,6 +50,9 @@ void pen_rundir_close(struct pen_rundir *rundir);
 size_t pen_rundir_clean(const struct pen_rundir *rundir);
 /* Writes run.json, whole or not at all. */
 int pen_rundir_save(const struct pen_rundir *rundir);
+/* The format that the run is to go on with. */
+const struct pen_state_format *
+pen_rundir_state(const struct pen_rundir *rundir);
 
 /* "PATH/name" into ret_path [4096]. */
 void pen_rundir_file(const struct pen_rundir *rundir, const char *name,

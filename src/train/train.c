@@ -39,25 +39,27 @@ static int open_rundir(struct pen_trainer *t)
   if (!exists || !s->resume)
     return 0;
   rc = pen_rundir_open(s->output_dir, &t->rundir);
-  if (rc == 0)
-    rc = pen_numerics_check(&t->rundir.numerics, s);
   if (rc < 0)
     return rc;
-  const struct pen_numerics *n = &t->rundir.numerics;
+  struct pen_numerics *n = &t->numerics;
+  *n = t->rundir.numerics;
+  n->state = pen_rundir_state(&t->rundir);
+  rc = pen_numerics_check(n, s);
+  if (rc < 0)
+    return rc;
   t->resumes = true;
-  t->numerics = *n;
   s->max_length = n->max_length;
   s->batch_sequences = n->batch_sequences;
   s->accumulation = n->accumulation;
   s->packing = n->packing;
   s->seed = n->seed;
   s->machine.tile_elems = t->rundir.tile_elems;
-  if (!s->model.state)
-    s->model.state = n->state;
-  t->numerics.state = s->model.state;
+  if (s->model.state)
+    n->state = s->model.state;
+  s->model.state = n->state;
   s->model.any_elem = false;
   s->model.elem = n->elem;
-  s->model.gemm = t->numerics.gemm;
+  s->model.gemm = n->gemm;
   return 0;
 }
 
@@ -279,7 +281,8 @@ static void print_nodes(const struct pen_session *s)
   pen_error_clear();
 }
 
-/* The run directory, written only now that everything fits. */
+/* The run directory, written only now that everything fits.  It says that state is
+ * being changed before any is. */
 static int make_rundir(struct pen_trainer *t)
 {
   char path[4096];
@@ -290,9 +293,10 @@ static int make_rundir(struct pen_trainer *t)
   if (rc == 0 && !t->resumes)
     rc = pen_trainer_begin_products(t);
   size_t tile_elems = t->session.layout.placement.tile_elems;
-  if (rc == 0 && (t->rundir.numerics.state != t->numerics.state ||
-                  t->rundir.tile_elems != tile_elems)) {
-    t->rundir.numerics.state = t->numerics.state;
+  bool changes = pen_rundir_state(&t->rundir) != t->numerics.state;
+  if (rc == 0 && (changes || t->rundir.tile_elems != tile_elems)) {
+    if (changes)
+      t->rundir.becomes = t->numerics.state;
     t->rundir.tile_elems = tile_elems;
     rc = pen_rundir_save(&t->rundir);
   }
@@ -306,6 +310,16 @@ static int make_rundir(struct pen_trainer *t)
   for (int lane = 0; rc == 0 && t->trace && lane < PEN_LANES; lane++)
     pen_trace_name_lane(t->trace, (size_t)lane, pen_lane_name(lane));
   return rc;
+}
+
+/* What was committed has the format that this start wanted. */
+static int end_change(struct pen_trainer *t)
+{
+  if (!t->rundir.becomes)
+    return 0;
+  t->rundir.numerics.state = t->rundir.becomes;
+  t->rundir.becomes = NULL;
+  return pen_rundir_save(&t->rundir);
 }
 
 /* Host memory that the system did not let the device's driver pin. */
@@ -334,6 +348,8 @@ static int run(struct pen_trainer *t)
     pen_rundir_undo(&t->rundir);
     return rc;
   }
+  if (rc == 0)
+    rc = end_change(t);
   if (rc == 0)
     rc = pen_trainer_check_products(t);
   if (rc == 0)

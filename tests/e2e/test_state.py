@@ -172,6 +172,13 @@ CHANGES = (("fp32", "int8"), ("int8", "fp32"), ("split32", "bf16"), ("bf16", "in
 ROUNDS = {"bf16": ("moments to bf16",), "int8": ("moments to 8-bit codes", "24 bits")}
 
 
+def formats(output):
+    """Of a run's state, and what it is being changed to, as the run's folder has it."""
+    with open(f"{output}/run.json", encoding="utf-8") as f:
+        told = json.load(f)
+    return told["numerics"].get("state_format", "fp32"), told.get("state_becomes")
+
+
 def convert(job, first, then):
     """On resume, if an option says so: what the new format keeps is unchanged, the rest rounded to nearest, which is
     said; then the run goes on with the new format's numbers, wherever it lies, also if it is killed while it changes."""
@@ -196,11 +203,16 @@ def convert(job, first, then):
             assert then == "fp32" or f" {then}," in done.stderr, done.stderr
         same_log(f"{folder}/drive", f"{folder}/ram")
         same_weights(f"{folder}/drive", f"{folder}/ram")
+        assert formats(f"{folder}/cut") == (first, None)
         cuts = 0
-        for at in (0, 4, 12, 20, 28, 36):
-            cuts += run(*job.args(f"{folder}/cut", *drive, *change, "--io-engine", f"fault:threads,cut={at}")).returncode
+        for fault in ("kill=0", "cut=0", "cut=4", "cut=12", "cut=20", "cut=28", "cut=36"):
+            ended = run(*job.args(f"{folder}/cut", *drive, *change, "--io-engine", f"fault:threads,{fault}"))
+            told = formats(f"{folder}/cut")
+            assert told == (first, then) or told == (then, None) and not fault.endswith("=0"), f"{fault}: {told}"
+            cuts += ended.returncode > 0
         assert cuts > 2, "power was not cut"
-        job.train(f"{folder}/cut", *drive, *change)
+        job.train(f"{folder}/cut", *drive, "--resume")  # goes on changing
+        assert formats(f"{folder}/cut") == (then, None)
         same_log(f"{folder}/cut", f"{folder}/ram")
         same_weights(f"{folder}/cut", f"{folder}/ram")
     body.__name__ = f"{first} becomes {then} on resume"
