@@ -8,6 +8,7 @@
 #ifndef PEN_OFFLOAD_RUN_H
 #define PEN_OFFLOAD_RUN_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +23,8 @@
 
 struct pen_run;
 
-/* Called on the write lane, while main waits in pen_run_step. */
+/* Called on the write lane, while main waits in pen_run_step; `stop` is looked at
+ * by main. */
 struct pen_run_hooks {
   void *ctx;
   /* Before a commit: what must be durable before the state it belongs to; NULL:
@@ -34,6 +36,8 @@ struct pen_run_hooks {
   int (*save_tile)(void *ctx, uint32_t tile, const void *state,
                    const void *half);
   int (*save_block)(void *ctx, uint32_t block, const void *weights);
+  /* Not 0: pen_run_load gives up within a tile, -PEN_ESTOPPED; NULL: never. */
+  const volatile sig_atomic_t *stop;
 };
 
 struct pen_run_options {

@@ -173,6 +173,12 @@ static int put_tables(struct pen_run *run)
   return rc;
 }
 
+static bool is_told_to_stop(const struct pen_run *run)
+{
+  const volatile sig_atomic_t *stop = run->o.hooks.stop;
+  return stop && *stop;
+}
+
 static int load_block(const struct loading *g, size_t block)
 {
   struct pen_run *run = g->run;
@@ -184,14 +190,18 @@ static int load_block(const struct loading *g, size_t block)
   pen_poison_open(&run->poison, slot);
   void *weights = slot_address(run, slot);
   for (uint32_t t = l->block_tiles[block];
-       rc == 0 && t < l->block_tiles[block + 1]; t++)
+       rc == 0 && t < l->block_tiles[block + 1] && !is_told_to_stop(run); t++)
     rc = load_tile(g, t, weights);
   if (rc == 0)
     rc = put_weights(run, home, weights);
   pen_poison_close(&run->poison, slot);
-  return rc < 0 ? pen_error_context(rc, "loading block %s",
-                                    run->o.workload->blocks[block].name)
-                : 0;
+  const char *name = run->o.workload->blocks[block].name;
+  if (rc < 0)
+    return pen_error_context(rc, "loading block %s", name);
+  return is_told_to_stop(run)
+             ? pen_error_set(PEN_ESTOPPED, "stopped while loading block %s, %zu "
+                             "of %zu", name, block + 1, run->o.workload->n_blocks)
+             : 0;
 }
 
 int pen_run_load(struct pen_run *run, pen_run_loader load, void *ctx)

@@ -1,8 +1,8 @@
 /* verb_generate.c: `penstock generate`: one text, one answer, or a conversation.
  *
  * Ctrl-C ends the answer that is being told; a conversation goes on.  Before the
- * model is loaded it ends the program.  Main thread.  Disadvantage: a conversation that has outgrown --max-length ends;
- * nothing of it is forgotten by itself. */
+ * model is loaded it ends the program.  Main thread.  Disadvantage: a conversation
+ * that has outgrown --max-length ends; nothing of it is forgotten by itself. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -277,16 +277,16 @@ static int open_model(struct talk *t, size_t room)
   if (rc == 0)
     pen_generate_warn_of_room(t->inference.session.config.max_positions, room,
                               "--max-length", 0);
-  if (rc == 0)
-    rc = pen_inference_start(&t->inference);
+  if (rc == 0) {
+    catch_interrupts(); /* while it is loaded they end that, and the program */
+    rc = pen_inference_start(&t->inference, &interrupted);
+  }
   if (rc == 0 && t->inference.store)
     pen_log_info("weights on drives: %s",
                  pen_run_io_note(t->inference.session.run));
   if (rc == 0)
     rc = pen_generator_init(&t->generator, &t->inference.session, t->model,
                             &sampling, room);
-  if (rc == 0)
-    catch_interrupts();
   return rc;
 }
 

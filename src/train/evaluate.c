@@ -75,7 +75,7 @@ static int open_session(struct evaluation *e)
     return pen_error_set(PEN_ENOFIT, "no memory for a batch");
   rc = pen_batch_create(batch, pen_sequences_limits(e->data.sequences),
                         &e->batch);
-  return rc < 0 ? rc : pen_inference_start(&e->inference);
+  return rc < 0 ? rc : pen_inference_start(&e->inference, e->set->stop);
 }
 
 static int step(struct evaluation *e, enum pen_step_kind kind)

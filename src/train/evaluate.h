@@ -25,8 +25,8 @@ struct pen_evaluate_settings {
    * ends the evaluation with that code.  NULL: nobody asks. */
   int (*each_document)(void *ctx, const struct pen_evaluate_document *document);
   void *ctx;
-  const volatile sig_atomic_t *stop; /* not 0: -PEN_ESTOPPED behind the batch;
-                                        NULL: never */
+  const volatile sig_atomic_t *stop; /* not 0: -PEN_ESTOPPED behind the tile
+                                        that is loaded, or the batch; NULL: never */
   const char *dump_logits; /* safetensors file of ids, doc_begin, logits; NULL */
 };
 

@@ -44,14 +44,16 @@ static int create_store(struct pen_inference *inference)
   return pen_store_create(&o, true, &inference->store);
 }
 
-int pen_inference_start(struct pen_inference *inference)
+int pen_inference_start(struct pen_inference *inference,
+                        const volatile sig_atomic_t *stop)
 {
   struct pen_session *s = &inference->session;
+  struct pen_run_hooks hooks = {.stop = stop};
   int rc = 0;
   if (s->layout.tier_bytes[PEN_TIER_NVME])
     rc = create_store(inference);
   if (rc == 0)
-    rc = pen_session_start(s, inference->store, NULL, NULL);
+    rc = pen_session_start(s, inference->store, NULL, &hooks);
   return rc < 0 ? rc : pen_session_load(s);
 }
 

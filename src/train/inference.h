@@ -4,6 +4,8 @@
 #ifndef PEN_SRC_TRAIN_INFERENCE_H
 #define PEN_SRC_TRAIN_INFERENCE_H
 
+#include <signal.h>
+
 #include "io/store.h"
 #include "src/train/session.h"
 
@@ -21,8 +23,10 @@ int pen_inference_open(struct pen_inference *inference,
                        const struct pen_session_shape *shape,
                        size_t max_length);
 
-/* Takes the memory, the drives' space too, and loads the weights. */
-int pen_inference_start(struct pen_inference *inference);
+/* Takes the memory, the drives' space too, and loads the weights; -PEN_ESTOPPED
+ * once *stop is not 0 (NULL: never). */
+int pen_inference_start(struct pen_inference *inference,
+                        const volatile sig_atomic_t *stop);
 
 /* Frees all and removes what it put on drives. */
 void pen_inference_close(struct pen_inference *inference);

@@ -219,7 +219,11 @@ static int save_block(void *ctx, uint32_t block, const void *weights)
 
 static int start_session(struct pen_trainer *t)
 {
-  struct pen_run_hooks hooks = {t, sync_log, save_tile, save_block};
+  struct pen_run_hooks hooks = {.ctx = t,
+                                .before_commit = sync_log,
+                                .save_tile = save_tile,
+                                .save_block = save_block,
+                                .stop = t->set.stop};
   size_t n = t->session.layout.n_store_tiles;
   t->places = calloc(n ? n : 1, sizeof *t->places);
   if (!t->places)

@@ -100,7 +100,8 @@ void runs_init(struct runs *t, const struct pen_placement *p, enum toy_kind kind
       .store = t->store,
       .update_pool = t->pool,
       .division = &t->division,
-      .hooks = {.ctx = t, .save_tile = save_tile, .save_block = save_block},
+      .hooks = {.ctx = t, .save_tile = save_tile, .save_block = save_block,
+                .stop = &t->stop},
       .isa = PEN_ISA_SCALAR,
       .io_depth = 4};
   test_ok(pen_run_create(&o, &t->plan, &t->run));

@@ -54,6 +54,7 @@ struct runs {
   const char *dir;
   size_t threads;
   struct runs_course course;
+  volatile sig_atomic_t stop; /* not 0: loading gives up */
 };
 
 /* A run that is loaded and can step, on a machine taken to have as many nodes;

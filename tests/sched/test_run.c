@@ -151,6 +151,32 @@ static void test_failure_stops_every_lane(void **state)
   runs_done(&t);
 }
 
+/* Loads two tiles, and is told to stop while it is at the third. */
+static int load_until_told(void *ctx, uint32_t tile, size_t begin, size_t n,
+                           float *p, float *m, float *v)
+{
+  struct runs *t = ctx;
+  (void)begin;
+  assert_true(tile < 3);
+  t->stop = tile == 2;
+  for (size_t i = 0; i < n; i++)
+    p[i] = m[i] = v[i] = 0;
+  return 0;
+}
+
+static void test_loading_ends_behind_a_tile(void **state)
+{
+  (void)state;
+  struct pen_placement p = places_plain();
+  struct runs t = {.dir = test_tmp("store")};
+  runs_init(&t, &p, TOY_UNTIED, 1, 1, NULL);
+  assert_true(t.layout.n_tiles > 3);
+  test_fails(pen_run_load(t.run, load_until_told, &t), PEN_ESTOPPED,
+             "stopped while loading block b");
+  runs_outcome_free(t.outcome);
+  runs_done(&t);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -160,6 +186,7 @@ int main(void)
       cmocka_unit_test(test_only_routed_experts_are_read),
       cmocka_unit_test(test_nonfinite_is_skipped_everywhere),
       cmocka_unit_test(test_failure_stops_every_lane),
+      cmocka_unit_test(test_loading_ends_behind_a_tile),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

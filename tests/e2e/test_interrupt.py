@@ -1,0 +1,48 @@
+"""One Ctrl-C while weights are read ends the program soon, in one line, and leaves nothing behind.
+
+Needs INTERRUPT_READING, the library of interrupt_reading.c, in the environment: it sends the signal.
+"""
+import os
+import re
+
+from penstock import Job, main, run, test
+
+LIBRARY = os.environ["INTERRUPT_READING"]
+# Behind the header's reads, before the last of the weights'.
+AT = 12
+
+
+def interrupted(*args, at=AT):
+    return run(*args, env={**os.environ, "LD_PRELOAD": LIBRARY, "PEN_INTERRUPT_AT": str(at)})
+
+
+@test
+def weights_are_loaded_no_further(folder):
+    job = Job(f"{folder}/job")
+    drive = f"{folder}/drive"
+    os.mkdir(drive)
+    before = sorted(os.listdir(folder))
+    moved = ("--offload-params", "nvme", "--nvme-path", drive)
+    evaluation = ("eval", "--model", job.model, "--data", job.data, "--max-length", 32)
+    words = ("generate", "--model", job.model, "--prompt", "abc", "--max-new-tokens", 4)
+    training = job.args(f"{folder}/run")
+    for verb in (evaluation, (*evaluation, *moved), words, (*words, *moved), training,
+                 (*training, *moved, "--offload-optimizer", "nvme")):
+        ended = interrupted(*verb)
+        last = ended.stderr.splitlines()[-1]
+        assert ended.returncode == 1, f"{verb}: {ended.returncode}\n{ended.stderr}"
+        told = re.fullmatch(r"error: stopped while loading block .+, (\d+) of (\d+)", last)
+        assert told and int(told[1]) < int(told[2]), ended.stderr
+        assert ended.stdout == "" and sorted(os.listdir(folder)) == before, os.listdir(folder)
+        assert os.listdir(drive) == [], f"{verb}: {os.listdir(drive)}"
+
+
+@test
+def an_export_is_taken_back(folder):
+    job = Job(f"{folder}/job")
+    ended = interrupted("export", job.model, "-o", f"{folder}/new")
+    assert ended.returncode == 1 and ended.stderr == f"error: stopped; nothing of {folder}/new was written\n", ended.stderr
+    assert os.listdir(folder) == ["job"], os.listdir(folder)
+
+
+main()
