@@ -51,12 +51,6 @@ void pen_cuda_choices_refuse(struct pen_cuda *cuda,
     cuda->refused[cuda->n_refused++] = *shape;
 }
 
-static size_t count(const struct pen_backend *backend)
-{
-  const struct pen_cuda *cuda = backend->stream_device;
-  return cuda->n_choices;
-}
-
 static const char *elem_name(uint8_t elem)
 {
   return elem == PEN_ELEM_BF16 ? "bf16" : "fp32";
@@ -64,12 +58,10 @@ static const char *elem_name(uint8_t elem)
 
 #define NUMBERS "%" PRIu64 " %" PRIu64 " %" PRIu64
 
-static void write_line(const struct pen_backend *backend, size_t number,
-                       char ret_line[PEN_BACKEND_CHOICE_BYTES])
+void pen_cuda_choices_write(const struct pen_cuda_choice *choice,
+                            char ret_line[PEN_BACKEND_CHOICE_BYTES])
 {
-  const struct pen_cuda *cuda = backend->stream_device;
-  const struct pen_cuda_choice *c = &cuda->choices[number];
-  const struct pen_cuda_shape *s = &c->shape;
+  const struct pen_cuda_shape *s = &choice->shape;
   int at = snprintf(ret_line, PEN_BACKEND_CHOICE_BYTES,
                     "%s %s %c%c%c%s " NUMBERS " " NUMBERS " %u %u %u",
                     elem_name(s->ab_elem), elem_name(s->c_elem),
@@ -79,7 +71,7 @@ static void write_line(const struct pen_backend *backend, size_t number,
                     s->c_align);
   for (int i = 0; i < 8; i++)
     at += snprintf(ret_line + at, PEN_BACKEND_CHOICE_BYTES - (size_t)at,
-                   " %016" PRIx64, c->algorithm[i]);
+                   " %016" PRIx64, choice->algorithm[i]);
 }
 
 static bool parse_elem(const char *text, uint8_t *ret_elem)
@@ -88,7 +80,7 @@ static bool parse_elem(const char *text, uint8_t *ret_elem)
   return strcmp(text, elem_name(*ret_elem)) == 0;
 }
 
-static bool parse(const char *line, struct pen_cuda_choice *ret_choice)
+int pen_cuda_choices_parse(const char *line, struct pen_cuda_choice *ret_choice)
 {
   struct pen_cuda_choice c;
   struct pen_cuda_shape *s = &c.shape;
@@ -107,40 +99,18 @@ static bool parse(const char *line, struct pen_cuda_choice *ret_choice)
   if (n != 20 || end < 0 || line[end] || strlen(how) < 3 ||
       (how[3] && how[3] != 'b') ||
       !parse_elem(ab, &s->ab_elem) || !parse_elem(result, &s->c_elem))
-    return false;
+    return pen_cuda_error_set(PEN_EFORMAT, "\"%.60s\" is no algorithm of a "
+                              "product", line);
   s->a_trans = how[0] == 't';
   s->b_trans = how[1] == 't';
   s->accumulate = how[2] == '+';
   s->bias = how[3] == 'b';
   *ret_choice = c;
-  return true;
-}
-
-static int read_line(struct pen_backend *backend, const char *line)
-{
-  struct pen_cuda *cuda = backend->stream_device;
-  struct pen_cuda_choice c;
-  if (!parse(line, &c))
-    return pen_cuda_error_set(PEN_EFORMAT, "\"%.60s\" is no algorithm of a "
-                              "product", line);
-  if (!pen_cuda_products_offer(cuda, &c))
-    return pen_cuda_error_set(
-        PEN_EMISMATCH,
-        "%s on this device does not offer the algorithm that the run took for "
-        "products of %" PRIu64 " x %" PRIu64 " x %" PRIu64 " and would change "
-        "its numbers; resume it where it was started, or start another run",
-        backend->products, c.shape.m, c.shape.n, c.shape.k);
-  if (!pen_cuda_choices_find(cuda, &c.shape) && !pen_cuda_choices_add(cuda, &c))
-    return pen_cuda_error_set(PEN_EFORMAT, "more than %zu shapes of products",
-                              CHOICES_MAX);
   return 0;
 }
 
 int pen_cuda_choices_open(struct pen_cuda *cuda)
 {
-  static const struct pen_backend_choices choices = {count, write_line,
-                                                     read_line};
-  cuda->backend.choices = &choices;
   cuda->choices = calloc(CHOICES_MAX, sizeof *cuda->choices);
   cuda->refused = calloc(CHOICES_MAX, sizeof *cuda->refused);
   return cuda->choices && cuda->refused

@@ -33,7 +33,8 @@ const char *pen_cuda_error_text(int cuda_error)
   return cudaGetErrorString((cudaError_t)cuda_error);
 }
 
-int pen_cuda_check(int cuda_error, const char *what)
+/* 0 for 0, else -PEN_ENOFIT for lack of memory, -PEN_EDEVICE for the rest. */
+static int check(int cuda_error, const char *what)
 {
   if (cuda_error == cudaSuccess)
     return 0;
@@ -47,7 +48,7 @@ int pen_cuda_enter(const struct pen_cuda *cuda)
   static _Thread_local int bound = -1;
   if (bound == cuda->number)
     return 0;
-  int rc = pen_cuda_check(cudaSetDevice(cuda->number), "choosing the device");
+  int rc = check(cudaSetDevice(cuda->number), "choosing the device");
   if (rc == 0)
     bound = cuda->number;
   return rc;
@@ -73,7 +74,7 @@ static int alloc(const struct pen_device *device, size_t bytes, void **ret_base)
         "free; lower --device-memory, or wait until another program has ended",
         all, left, total);
   }
-  rc = pen_cuda_check(r, "taking device memory");
+  rc = check(r, "taking device memory");
   if (rc < 0)
     return rc;
   cuda->workspace = (char *)base + arena;
@@ -164,7 +165,7 @@ static int copy(const struct pen_device *device, enum pen_device_queue queue,
                                        ? source : (const char *)target);
     if (n > bytes - done)
       n = bytes - done;
-    rc = pen_cuda_check(
+    rc = check(
         cudaMemcpyAsync(target, source, n, kind, cuda->queues[queue]),
         kind == cudaMemcpyHostToDevice ? "copying to the device"
                                        : "copying from the device");
@@ -192,7 +193,7 @@ static int zero(const struct pen_device *device, void *at, size_t bytes)
   struct pen_cuda *cuda = of(device);
   int rc = pen_cuda_enter(cuda);
   return rc < 0 ? rc
-                : pen_cuda_check(cudaMemsetAsync(at, 0, bytes,
+                : check(cudaMemsetAsync(at, 0, bytes,
                                                  cuda->queues[PEN_DEVICE_COMPUTE]),
                                  "zeroing device memory");
 }
@@ -205,7 +206,7 @@ static int begin_mark(const struct pen_device *device,
   struct pen_cuda *cuda = of(device);
   int rc = pen_cuda_enter(cuda);
   return rc < 0 ? rc
-                : pen_cuda_check(cudaEventRecord(cuda->begun[queue][number],
+                : check(cudaEventRecord(cuda->begun[queue][number],
                                                  cuda->queues[queue]),
                                  "recording an event");
 }
@@ -216,7 +217,7 @@ static int set_mark(const struct pen_device *device,
   struct pen_cuda *cuda = of(device);
   int rc = pen_cuda_enter(cuda);
   return rc < 0 ? rc
-                : pen_cuda_check(cudaEventRecord(cuda->done[queue][number],
+                : check(cudaEventRecord(cuda->done[queue][number],
                                                  cuda->queues[queue]),
                                  "recording an event");
 }
@@ -228,7 +229,7 @@ static int wait_mark(const struct pen_device *device,
   struct pen_cuda *cuda = of(device);
   int rc = pen_cuda_enter(cuda);
   return rc < 0 ? rc
-                : pen_cuda_check(cudaStreamWaitEvent(cuda->queues[queue],
+                : check(cudaStreamWaitEvent(cuda->queues[queue],
                                                      cuda->done[other][number],
                                                      0),
                                  "ordering two queues");
@@ -242,10 +243,10 @@ static int sync_mark(const struct pen_device *device,
   float ms = 0;
   int rc = pen_cuda_enter(cuda);
   if (rc == 0)
-    rc = pen_cuda_check(cudaEventSynchronize(cuda->done[queue][number]),
+    rc = check(cudaEventSynchronize(cuda->done[queue][number]),
                         "the device's work");
   if (rc == 0 && ret_busy_ns) {
-    rc = pen_cuda_check(cudaEventElapsedTime(&ms, cuda->begun[queue][number],
+    rc = check(cudaEventElapsedTime(&ms, cuda->begun[queue][number],
                                              cuda->done[queue][number]),
                         "timing the device's work");
     *ret_busy_ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
@@ -292,7 +293,7 @@ static int choose(struct pen_cuda *cuda, uint64_t number,
   cuda->number = (int)number;
   int rc = pen_cuda_enter(cuda);
   if (rc == 0)
-    rc = pen_cuda_check(cudaGetDeviceProperties(ret_properties, cuda->number),
+    rc = check(cudaGetDeviceProperties(ret_properties, cuda->number),
                         "asking for the device's properties");
   if (rc == 0 && ret_properties->major < 8)
     rc = pen_cuda_error_set(PEN_EUNSUPPORTED,
@@ -309,10 +310,10 @@ int pen_cuda_device_describe(struct pen_cuda *cuda)
   size_t left = 0, total = 0;
   int driver = 0, runtime = 0;
   memset(&p, 0, sizeof p);
-  int rc = pen_cuda_check(cudaGetDeviceProperties(&p, cuda->number),
+  int rc = check(cudaGetDeviceProperties(&p, cuda->number),
                           "asking for the device's properties");
   if (rc == 0)
-    rc = pen_cuda_check(cudaMemGetInfo(&left, &total), "asking for memory");
+    rc = check(cudaMemGetInfo(&left, &total), "asking for memory");
   if (rc < 0)
     return rc;
   size_t spare = left / SPARE_SHARE;
@@ -337,15 +338,15 @@ static int make_queues(struct pen_cuda *cuda)
 {
   int rc = 0;
   for (int q = 0; rc == 0 && q < PEN_DEVICE_QUEUES; q++) {
-    rc = pen_cuda_check(cudaStreamCreateWithFlags(&cuda->queues[q],
+    rc = check(cudaStreamCreateWithFlags(&cuda->queues[q],
                                                   cudaStreamNonBlocking),
                         "making a stream");
     for (uint32_t m = 0; rc == 0 && m < PEN_DEVICE_MARKS; m++) {
-      rc = pen_cuda_check(cudaEventCreateWithFlags(&cuda->begun[q][m],
+      rc = check(cudaEventCreateWithFlags(&cuda->begun[q][m],
                                                    cudaEventDefault),
                           "making an event");
       if (rc == 0)
-        rc = pen_cuda_check(cudaEventCreateWithFlags(&cuda->done[q][m],
+        rc = check(cudaEventCreateWithFlags(&cuda->done[q][m],
                                                      cudaEventBlockingSync),
                             "making an event");
     }

@@ -1,23 +1,10 @@
 /* plugin.c: what penstock-cuda.so exports: one function that gives one table.
  *
- * Main thread.  Disadvantage: one backend per process, since the host's way to
- * tell errors is kept in one place. */
-#include <stdio.h>
+ * Main thread.  Disadvantage: one backend per process (error.c). */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "kernels/cuda/state.h"
-
-int (*pen_cuda_error_set)(int code, const char *format, ...);
-
-void pen_cuda_stream_fail(struct pen_stream *s, const char *what,
-                          const char *why)
-{
-  if (s->error.code)
-    return;
-  s->error.code = -PEN_EDEVICE;
-  snprintf(s->error.text, sizeof s->error.text, "CUDA: %s: %s", what, why);
-}
 
 static void close_backend(struct pen_backend **backend)
 {

@@ -10,6 +10,7 @@
  * bias in a pass of its own.  One thread at a time.  Disadvantage: the library's
  * opinion is believed, not measured. */
 #include <cublasLt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,8 @@
 #include "kernels/cuda/state.h"
 
 #define ALIGN_MAX ((uintptr_t)16)
+
+static const struct pen_backend_choices backend_choices;
 
 int pen_cuda_products_open(struct pen_cuda *cuda)
 {
@@ -32,6 +35,7 @@ int pen_cuda_products_open(struct pen_cuda *cuda)
   snprintf(b->products, sizeof b->products, "cublas");
   snprintf(b->products_variant, sizeof b->products_variant, "Lt %zu on %.40s",
            cublasLtGetVersion(), device);
+  b->choices = &backend_choices;
   return 0;
 }
 
@@ -196,8 +200,9 @@ static cublasStatus_t choose(const struct pen_cuda *cuda,
   return status;
 }
 
-bool pen_cuda_products_offer(const struct pen_cuda *cuda,
-                             const struct pen_cuda_choice *choice)
+/* Does the library, on this device, offer that algorithm for the shape? */
+static bool is_offered(const struct pen_cuda *cuda,
+                       const struct pen_cuda_choice *choice)
 {
   struct problem p;
   cublasLtMatmulAlgo_t algorithm;
@@ -236,6 +241,46 @@ static cublasStatus_t choice_for(struct pen_cuda *cuda,
   *ret_choice = pen_cuda_choices_add(cuda, &made);
   return *ret_choice ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
+
+/* ---- as a run keeps them ---- */
+
+static size_t count_choices(const struct pen_backend *backend)
+{
+  const struct pen_cuda *cuda = backend->stream_device;
+  return cuda->n_choices;
+}
+
+static void write_choice(const struct pen_backend *backend, size_t number,
+                         char ret_line[PEN_BACKEND_CHOICE_BYTES])
+{
+  const struct pen_cuda *cuda = backend->stream_device;
+  pen_cuda_choices_write(&cuda->choices[number], ret_line);
+}
+
+static int read_choice(struct pen_backend *backend, const char *line)
+{
+  struct pen_cuda *cuda = backend->stream_device;
+  struct pen_cuda_choice c;
+  int rc = pen_cuda_choices_parse(line, &c);
+  if (rc < 0)
+    return rc;
+  if (!is_offered(cuda, &c))
+    return pen_cuda_error_set(
+        PEN_EMISMATCH,
+        "%s on this device does not offer the algorithm that the run took for "
+        "products of %" PRIu64 " x %" PRIu64 " x %" PRIu64 " and would change "
+        "its numbers; resume it where it was started, or start another run",
+        backend->products, c.shape.m, c.shape.n, c.shape.k);
+  if (!pen_cuda_choices_find(cuda, &c.shape) && !pen_cuda_choices_add(cuda, &c))
+    return pen_cuda_error_set(PEN_EFORMAT, "more than %zu shapes of products",
+                              cuda->n_choices);
+  return 0;
+}
+
+static const struct pen_backend_choices backend_choices = {
+    count_choices, write_choice, read_choice};
+
+/* ---- the product ---- */
 
 /* The product, by what was chosen for `shape`. */
 static cublasStatus_t multiply(struct pen_cuda *cuda, const struct pen_gemm *g,

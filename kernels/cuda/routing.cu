@@ -1,9 +1,9 @@
 /* routing.cu: mixtures of experts: which expert a token goes to, and rows of
  * tokens to experts and back; the host's bits, but for the sums of expert_weigh.
  *
- * A warp per token, whose first 16 lanes are the host's; one block sends the
- * tokens, a thread per expert; a block per row of an expert.  Disadvantages: one
- * lane chooses a token's experts, and each sending thread reads all choices. */
+ * A warp per token, whose first 16 lanes are the host's; a block per expert looks
+ * for its tokens among all; a block per row of an expert.  Disadvantage: all
+ * choices are read once per expert, from the second-level cache if all goes well. */
 #include "kernels/cuda/elem.cuh"
 #include "kernels/cuda/exp.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -16,42 +16,59 @@ constexpr unsigned LANES = 16;
 
 /* ---- which experts ---- */
 
-__device__ bool is_among(const uint32_t *chosen, size_t n, uint32_t expert)
+/* An expert, and what the router gives it. */
+struct candidate {
+  float p;
+  int32_t expert;
+};
+
+/* The order in which they are chosen: the most probable first, of equals the one
+ * with the lower number.  Either none is NaN or all are, which then are equal. */
+__device__ inline bool comes_before(candidate a, candidate b)
 {
-  for (size_t i = 0; i < n; i++)
-    if (chosen[i] == expert)
-      return true;
-  return false;
+  return a.p > b.p || (!(b.p > a.p) && a.expert < b.expert);
 }
 
-/* Of what is not yet chosen the most probable, the first of equals. */
-__device__ uint32_t next_choice(const float *p, size_t experts,
-                                const uint32_t *chosen, size_t n)
+__device__ inline candidate first_of(candidate a, candidate b)
 {
-  uint32_t best = UINT32_MAX;
-  for (uint32_t e = 0; e < experts; e++)
-    if (!is_among(chosen, n, e) && (best == UINT32_MAX || p[e] > p[best]))
-      best = e;
+  return comes_before(b, a) ? b : a;
+}
+
+/* Of a token's experts the first that comes after `last`, to all lanes. */
+__device__ candidate next_choice(const float *p, size_t experts, candidate last)
+{
+  candidate best = {-INFINITY, INT32_MAX};
+  for (size_t e = threadIdx.x; e < experts; e += WARP) {
+    candidate here = {p[e], (int32_t)e};
+    if (last.expert < 0 || comes_before(last, here))
+      best = first_of(best, here);
+  }
+#pragma unroll
+  for (unsigned distance = WARP / 2; distance; distance /= 2) {
+    candidate other = {__shfl_xor_sync(FULL_WARP, best.p, distance),
+                       __shfl_xor_sync(FULL_WARP, best.expert, distance)};
+    best = first_of(best, other);
+  }
   return best;
 }
 
+/* By the warp; its first lane writes. */
 __device__ void choose(const struct pen_routing &r, size_t token)
 {
   size_t k = r.per_token;
-  const float *p = r.probs + token * r.experts;
-  float *weights = r.weights + token * k, whole = 1;
-  uint32_t *chosen = r.chosen + token * k;
+  float *weights = r.weights + token * k, whole = 0;
+  candidate c = {0, -1};
   for (size_t i = 0; i < k; i++) {
-    chosen[i] = next_choice(p, r.experts, chosen, i);
-    weights[i] = p[chosen[i]];
+    c = next_choice(r.probs + token * r.experts, r.experts, c);
+    whole = i ? whole + c.p : c.p;
+    if (threadIdx.x == 0) {
+      r.chosen[token * k + i] = (uint32_t)c.expert;
+      weights[i] = c.p;
+    }
   }
-  if (r.normalise) {
-    whole = weights[0];
-    for (size_t i = 1; i < k; i++)
-      whole += weights[i];
-  }
-  for (size_t i = 0; i < k; i++)
-    weights[i] /= whole;
+  if (threadIdx.x == 0 && r.normalise)
+    for (size_t i = 0; i < k; i++)
+      weights[i] /= whole;
 }
 
 __global__ void route_kernel(struct pen_routing r, const float *logits)
@@ -71,38 +88,73 @@ __global__ void route_kernel(struct pen_routing r, const float *logits)
   for (size_t i = threadIdx.x; threadIdx.x < LANES && i < r.experts; i += LANES)
     p[i] /= sum;
   __syncwarp();
-  if (threadIdx.x == 0)
-    choose(r, token);
+  choose(r, token);
 }
 
-/* One block. */
-__global__ void send_kernel(struct pen_routing r, float *balance)
+/* ---- who goes where ---- */
+
+/* A block per expert. */
+__global__ void count_kernel(struct pen_routing r)
 {
+  auto &slots = shared_memory<uint32_t[THREADS / WARP]>();
   size_t n = r.tokens * r.per_token;
-  for (size_t e = threadIdx.x; e < r.experts; e += THREADS) {
-    uint32_t count = 0;
-    for (size_t i = 0; i < n; i++)
-      count += r.chosen[i] == e;
-    r.counts[e] = count;
+  uint32_t count = 0;
+#pragma unroll 4
+  for (size_t i = threadIdx.x; i < n; i += THREADS)
+    count += r.chosen[i] == blockIdx.x;
+  count = reduce_block<THREADS>(count, plus{}, slots);
+  if (threadIdx.x == 0)
+    r.counts[blockIdx.x] = count;
+}
+
+/* Used in turns, so that one barrier between writing and reading is enough. */
+struct send_shared {
+  uint32_t found[2][THREADS / WARP];
+  uint32_t slots[THREADS / WARP];
+};
+
+/* An expert's rows, in the order of its tokens; a block per expert. */
+__global__ void send_kernel(struct pen_routing r)
+{
+  auto &shared = shared_memory<send_shared>();
+  uint32_t expert = blockIdx.x, row = 0;
+  uint32_t n = (uint32_t)(r.tokens * r.per_token), k = (uint32_t)r.per_token;
+  unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  for (uint32_t e = threadIdx.x; e < expert; e += THREADS)
+    row += r.counts[e];
+  row = reduce_block<THREADS>(row, plus{}, shared.slots);
+  for (uint32_t base = 0, turn = 0; base < n; base += THREADS, turn ^= 1) {
+    uint32_t i = base + threadIdx.x;
+    bool is_its = i < n && r.chosen[i] == expert;
+    unsigned lanes = __ballot_sync(FULL_WARP, is_its);
+    if (lane == 0)
+      shared.found[turn][warp] = __popc(lanes);
+    __syncthreads();
+    uint32_t at = row + __popc(lanes & ((1u << lane) - 1));
+#pragma unroll
+    for (unsigned w = 0; w < THREADS / WARP; w++) {
+      at += w < warp ? shared.found[turn][w] : 0;
+      row += shared.found[turn][w];
+    }
+    if (is_its) {
+      r.rows[at] = i / k;
+      r.places[at] = i;
+    }
   }
-  __syncthreads();
-  for (size_t e = threadIdx.x; e < r.experts; e += THREADS) {
-    uint32_t row = 0;
-    for (size_t before = 0; before < e; before++)
-      row += r.counts[before];
-    for (size_t i = 0; i < n; i++)
-      if (r.chosen[i] == e) {
-        r.rows[row] = (uint32_t)(i / r.per_token);
-        r.places[row++] = (uint32_t)i;
-      }
-    if (!balance)
-      continue;
-    float sum = balance[r.experts + e];
-    for (size_t t = 0; t < r.tokens; t++)
-      sum += r.probs[t * r.experts + e];
-    balance[e] += (float)r.counts[e];
-    balance[r.experts + e] = sum;
-  }
+}
+
+/* A thread per expert: tokens in order, as the host adds them. */
+__global__ void balance_kernel(struct pen_routing r, float *balance)
+{
+  size_t e = (size_t)blockIdx.x * WARP + threadIdx.x;
+  if (e >= r.experts)
+    return;
+  float sum = balance[r.experts + e];
+#pragma unroll 16
+  for (size_t t = 0; t < r.tokens; t++)
+    sum += r.probs[t * r.experts + e];
+  balance[e] += (float)r.counts[e];
+  balance[r.experts + e] = sum;
 }
 
 __global__ void route_balance_kernel(size_t experts, const float *balance,
@@ -209,9 +261,18 @@ using namespace pen_cuda;
 int pen_cuda_route(pen_cuda_stream s, const struct pen_routing *r,
                    const float *logits, float *balance)
 {
+  dim3 experts((unsigned)r->experts);
+  dim3 warps((unsigned)ceil_div<size_t>(r->experts, WARP));
   int rc = launch(route_kernel, dim3((unsigned)r->tokens), WARP, 0, s, *r,
                   logits);
-  return rc ? rc : launch(send_kernel, dim3(1), THREADS, 0, s, *r, balance);
+  if (!rc)
+    rc = launch(count_kernel, experts, THREADS, sizeof(uint32_t[THREADS / WARP]),
+                s, *r);
+  if (!rc)
+    rc = launch(send_kernel, experts, THREADS, sizeof(send_shared), s, *r);
+  if (!rc && balance)
+    rc = launch(balance_kernel, warps, WARP, 0, s, *r, balance);
+  return rc;
 }
 
 int pen_cuda_route_backward(pen_cuda_stream s, enum pen_elem elem,

@@ -47,15 +47,15 @@ struct pen_cuda {
   size_t n_pieces;
 };
 
-/* Makes the error of a call the calling thread's standing failure: 0 for 0, else
- * -PEN_ENOFIT for lack of memory, -PEN_EDEVICE for the rest.  `what` was tried. */
-int pen_cuda_check(int cuda_error, const char *what);
-/* The host's pen_error_set. */
+/* error.c: the host's pen_error_set; to be set before all else. */
 extern int (*pen_cuda_error_set)(int code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Keeps a failure with the stream, if it is the first. */
+void pen_cuda_stream_fail(struct pen_stream *s, const char *what,
+                          const char *why);
+
 /* CUDA's words for its error. */
 const char *pen_cuda_error_text(int cuda_error);
-
 /* device.c: fills the row, and makes queues and marks on device `number`. */
 int pen_cuda_device_open(struct pen_cuda *cuda, uint64_t number);
 /* What the device is and how much of its memory is free: after all else was
@@ -65,15 +65,7 @@ void pen_cuda_device_close(struct pen_cuda *cuda);
 /* Makes the calling thread's calls go to the device. */
 int pen_cuda_enter(const struct pen_cuda *cuda);
 
-/* products.c: cuBLASLt on the compute queue. */
-int pen_cuda_products_open(struct pen_cuda *cuda);
-void pen_cuda_products_close(struct pen_cuda *cuda);
-/* Does the library, on this device, offer that algorithm for the shape? */
-bool pen_cuda_products_offer(const struct pen_cuda *cuda,
-                             const struct pen_cuda_choice *choice);
-void pen_cuda_gemm(struct pen_stream *s, const struct pen_gemm *g);
-
-/* choices.c: the table of algorithms. */
+/* choices.c: the table of algorithms, and its lines of text. */
 int pen_cuda_choices_open(struct pen_cuda *cuda);
 void pen_cuda_choices_close(struct pen_cuda *cuda);
 /* NULL: none for this shape. */
@@ -91,11 +83,17 @@ bool pen_cuda_choices_is_refused(const struct pen_cuda *cuda,
 void pen_cuda_choices_refuse(struct pen_cuda *cuda,
                              const struct pen_cuda_shape *shape);
 
+/* A line as backend->choices writes it. */
+int pen_cuda_choices_parse(const char *line, struct pen_cuda_choice *ret_choice);
+void pen_cuda_choices_write(const struct pen_cuda_choice *choice,
+                            char ret_line[PEN_BACKEND_CHOICE_BYTES]);
+
+/* products.c: cuBLASLt on the compute queue, by the algorithms of choices.c. */
+int pen_cuda_products_open(struct pen_cuda *cuda);
+void pen_cuda_products_close(struct pen_cuda *cuda);
+void pen_cuda_gemm(struct pen_stream *s, const struct pen_gemm *g);
+
 /* ops.c */
 extern const struct pen_ops pen_cuda_ops_bf16, pen_cuda_ops_f32;
-
-/* plugin.c.  Keeps a failure with the stream, if it is the first. */
-void pen_cuda_stream_fail(struct pen_stream *s, const char *what,
-                          const char *why);
 
 #endif

@@ -1,6 +1,8 @@
 /* trial_cases.c: every operation of kernels/ops.h at odd and even shapes.
  *
  * Disadvantage: shapes are small; large ones run in tests/model. */
+#include <math.h>
+
 #include "tests/check/trial.h"
 
 #define PARTIALS(t, rows, cols)                                               \
@@ -370,6 +372,28 @@ static void run_route(struct trial *t, size_t variant)
   put_counts(t, a.chosen, r.tokens * r.per_token);
 }
 
+/* Experts that are equally probable, and a token whose logits are NaN: who is
+ * chosen all the same. */
+static void run_route_ties(struct trial *t, size_t variant)
+{
+  enum { TOKENS = 300, EXPERTS = 40, K = 3 };
+  static float probs[TOKENS * EXPERTS], weights[TOKENS * K];
+  struct routing_arrays a;
+  struct pen_routing r = {.tokens = TOKENS, .experts = EXPERTS, .per_token = K,
+                          .normalise = variant, .counts = a.counts,
+                          .rows = a.rows, .places = a.places,
+                          .chosen = a.chosen, .weights = weights,
+                          .probs = probs};
+  float *logits = trial_in_f32(t, TOKENS * EXPERTS, -2, 2);
+  for (size_t i = 0; i < TOKENS * EXPERTS; i++)
+    logits[i] = i / EXPERTS == 7 ? NAN : rintf(logits[i]);
+  t->ops->route(&t->stream, &r, logits, NULL);
+  put_counts(t, a.counts, EXPERTS);
+  put_counts(t, a.rows, TOKENS * K);
+  put_counts(t, a.places, TOKENS * K);
+  put_counts(t, a.chosen, TOKENS * K);
+}
+
 static void run_route_backward(struct trial *t, size_t variant)
 {
   struct routing_arrays a;
@@ -455,6 +479,7 @@ const struct trial_case trial_cases[] = {
     {"from_f32", run_from_f32, 4, false},
     {"zero_f32", run_zero_f32, 4, false},
     {"route", run_route, 8, false},
+    {"route_ties", run_route_ties, 2, false},
     {"route_backward", run_route_backward, 8, false},
     {"route_balance", run_route_balance, 4, false},
     {"expert_add", run_expert_add, 8, false},

@@ -12,15 +12,6 @@
 #include "tests/sched/runs.h"
 #include "tests/tmpdir.h"
 
-/* What plugin.c has in the plugin. */
-int (*pen_cuda_error_set)(int code, const char *format, ...) = pen_error_set;
-
-void pen_cuda_stream_fail(struct pen_stream *s, const char *what,
-                          const char *why)
-{
-  fail_msg("%s: %s", what, why);
-}
-
 /* The toy has no products with one. */
 int pen_cuda_bias(pen_cuda_stream s, enum pen_elem elem, size_t rows,
                   size_t cols, void *x, size_t ld, const void *b)
@@ -35,6 +26,7 @@ static struct runs_on on = {&cuda.device, toy_queue_wrap, false};
 static int open_device(void **state)
 {
   (void)state;
+  pen_cuda_error_set = pen_error_set;
   fake_settings()->strict = true;
   fake_settings()->memory_bytes = (uint64_t)256 << 20;
   test_ok(pen_cuda_device_open(&cuda, 0));

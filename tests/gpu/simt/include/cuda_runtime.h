@@ -119,6 +119,21 @@ T __shfl_down_sync(unsigned mask, T x, unsigned distance, SIMT_SITE_ARGS)
   return simt_given<T>(all, lane + distance < 32 ? lane + distance : lane);
 }
 
+inline unsigned __ballot_sync(unsigned mask, int vote, SIMT_SITE_ARGS)
+{
+  int mine = vote != 0;
+  const unsigned char *all = simt_exchange(SIMT_HERE, mask, &mine, sizeof mine);
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < 32; lane++)
+    votes |= (unsigned)simt_given<int>(all, lane) << lane;
+  return votes;
+}
+
+inline int __popc(unsigned x)
+{
+  return __builtin_popcount(x);
+}
+
 unsigned long long atomicAdd(unsigned long long *to, unsigned long long x);
 
 /* ---- numbers ---- */
