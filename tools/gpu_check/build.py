@@ -100,7 +100,7 @@ def link(path, at):
 
 
 def configure(check, folder, meson, toolkit, architectures):
-    env = {"CUDA_PATH": toolkit, "PATH": os.path.join(toolkit, "bin") + ":" + os.environ["PATH"]}
+    env = {"CUDA_PATH": toolkit, "CUDA_HOME": toolkit, "PATH": os.path.join(toolkit, "bin") + ":" + os.environ["PATH"]}
     if not os.path.exists(os.path.join(folder, "build.ninja")):
         check.run([*meson, "setup", folder, "-Dtests=false", "-Dcuda=enabled",
                    "-Dgpu_arch=" + ",".join(architectures)], 120, env=env, cwd=ROOT)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from typing import Callable
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -18,6 +19,10 @@ KEPT_LINES = 200  # of what a program said, in the log
 
 class Failed(Exception):
     """An item did not go well; the text says how."""
+
+
+class Cut(Exception):
+    """The time of the stage was over; nothing is said of the item."""
 
 
 class Absent(Exception):
@@ -37,6 +42,7 @@ class Done:
     status: int
     output: str
     seconds: float
+    cut: bool = False  # ended since its time was over
 
 
 def say(text):
@@ -104,12 +110,16 @@ class Check:
         with open(self.path("log.txt"), "a", encoding="utf-8") as f:
             f.write(text + "\n")
 
-    def run(self, command, seconds=None, ok=(0,), env=None, while_it_runs=None, cwd=None):
+    def run(self, command, seconds=1e9, ok=(0,), env=None, while_it_runs=None, cwd=None, keep=False):
         """Runs it, at most so long and never beyond the stage's end; `while_it_runs(child)` is
-        called twice a second, and ends it by returning true."""
+        called twice a second, and ends it by returning true.  keep: what it said counts even
+        where its time was over."""
         command = [str(word) for word in command]
         self.log(f"\n$ {' '.join(command)}")
-        limit = min(seconds or 1e9, max(self.remaining(), 1))
+        left = self.remaining()
+        if left <= 0:
+            raise Cut(f"the stage's time was over before {os.path.basename(command[0])} began")
+        limit = min(seconds, left)
         begin = time.monotonic()
         log_path = os.path.join(self.work, "output.txt")
         ended = False
@@ -136,6 +146,10 @@ class Check:
         if ended:
             return Done(0, text, took)
         if took > limit and child.returncode == -signal.SIGKILL:
+            if keep:
+                return Done(child.returncode, text, took, True)
+            if left < seconds:
+                raise Cut(f"the stage's time was over {limit:.0f} s after {os.path.basename(command[0])} began")
             raise Failed(f"{os.path.basename(command[0])} did not end within {limit:.0f} s")
         if child.returncode not in ok:
             raise Failed(f"{os.path.basename(command[0])}: status {child.returncode}: {telling_line(text)}")
@@ -159,7 +173,22 @@ def cuda_folders(name):
     return [folder for i, folder in enumerate(found) if os.path.isdir(folder) and folder not in found[:i]]
 
 
-def run_stage(check, stage, items):
+def outcome_of(check, item):
+    """What the item found, or why not; whatever goes wrong in it, the items after it are done."""
+    try:
+        return {"state": "ok", **(item.do(check) or {})}
+    except Absent as why:
+        return {"state": "absent", "why": str(why)}
+    except Cut as why:
+        return {"state": "cut", "why": str(why)}
+    except Failed as why:
+        return {"state": "failed", "why": str(why)}
+    except Exception as why:  # pylint: disable=broad-except  # results that cannot be read are a finding too
+        check.log(traceback.format_exc())
+        return {"state": "failed", "why": f"{type(why).__name__}: {why}"}
+
+
+def run_stage(check, stage, items, after_each):
     """Does what has not gone well yet; returns "ok", "failed" or "unfinished"."""
     results = check.results(stage)
     unfinished = False
@@ -173,17 +202,12 @@ def run_stage(check, stage, items):
             continue
         say(f"{stage} {item.name}: {item.what}")
         begin = time.monotonic()
-        try:
-            result = {"state": "ok", **(item.do(check) or {})}
-        except Absent as why:
-            result = {"state": "absent", "why": str(why)}
-        except Failed as why:
-            result = {"state": "failed", "why": str(why)}
-        except (OSError, ValueError, KeyError, IndexError) as why:  # results that cannot be read are a finding too
-            result = {"state": "failed", "why": f"{type(why).__name__}: {why}"}
+        result = outcome_of(check, item)
+        unfinished |= result["state"] == "cut"
         result["took_seconds"] = round(time.monotonic() - begin, 1)
         results[item.name] = result
         check.save(stage, results)
+        after_each(check)
         say(f"{stage} {item.name}: {result['state']}" + (f": {result['why']}" if "why" in result else "") +
             f" ({result['took_seconds']} s)")
     failed = any(results.get(item.name, {}).get("state") == "failed" for item in items)

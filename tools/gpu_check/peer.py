@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from . import shapes
-from .common import ROOT, Absent, Failed, Item
+from .common import ROOT, Absent, Cut, Failed, Item
 
 PROGRAM = os.path.join(ROOT, "bench", "peers", "peer_device.py")
 RUNS = [("1.5b", "resident", False), ("1.5b", "resident", True), ("1.5b", "cpu-optimizer", False),
@@ -36,9 +36,11 @@ def run(name, how, compiled):
         more = ["--device", "cpu", "--timed", "1"] if check.fake else ["--timed", str(shapes.TIMED)]
         # what it did before its time was over or it failed is worth something, too
         done = check.run([program, PROGRAM, "--config", path, "--how", how, "--length", shapes.length(check), "--steps",
-                          *steps, *["--compile"] * compiled, *more], 400, ok=range(-64, 256))
+                          *steps, *["--compile"] * compiled, *more], 400, ok=range(-64, 256), keep=True)
         rows = [json.loads(line) for line in done.output.splitlines() if line.startswith('{"steps"')]
         if not rows:
+            if done.cut:
+                raise Cut(f"{done.seconds:.0f} s were not enough for a first row")
             raise Failed(f"status {done.status}: " + (done.output.strip().splitlines() or ["nothing said"])[-1][:300])
         return {"status": done.status, "rows": [judged(check, name, row) for row in rows]}
     return do

@@ -4,7 +4,7 @@ import os
 import shutil
 
 from . import shapes
-from .common import Absent, Failed, Item
+from .common import Absent, Cut, Failed, Item
 from .promises import make_model, write_tokens
 from .shapes import TIMED, WARM_UP
 from .watch import Watch, exposed
@@ -81,7 +81,7 @@ def simulated(check, words):
     try:
         done = check.run([check.penstock, "plan", *words, "-o", "json"], 60)
         time = json.loads(done.output[done.output.index("{"):done.output.rindex("}") + 1])["time"]
-    except (Failed, ValueError, KeyError) as why:
+    except (Cut, Failed, ValueError, KeyError) as why:
         check.log(f"no plan: {why}")
         return None
     least = max(time["resources"], key=lambda resource: resource["least_seconds"])
