@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "bench/crew.h"
 #include "bench/report.h"
+#include "kernels/device.h"
 
 #define PAGE ((size_t)4096)
 
@@ -136,7 +137,9 @@ void pen_drive_init(struct pen_drive *ret_drive, const char *dir,
                   "local drive", d->path);
     pen_report_fail();
   }
-  int code = posix_memalign((void **)&d->buffers, PAGE, n_threads * d->request);
+  void *buffers = NULL; /* as a run's: small pages would cut requests small */
+  int code = -pen_device_host_alloc(n_threads * d->request, &buffers);
+  d->buffers = buffers;
   if (code == 0)
     code = posix_fallocate(d->fd, 0, (off_t)(d->n * d->request));
   if (code)
@@ -151,7 +154,8 @@ void pen_drive_done(struct pen_drive *drive)
     unlink(drive->path);
   }
   drive->fd = -1;
-  free(drive->buffers);
+  void *buffers = drive->buffers;
+  pen_device_host_free(&buffers, drive->n_threads * drive->request);
   drive->buffers = NULL;
 }
 

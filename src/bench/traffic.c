@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "io/transfer.h"
+#include "kernels/device.h"
 
 #define FILL_DEPTH 4
 
@@ -44,7 +45,8 @@ void pen_bench_traffic_close(struct pen_bench_traffic **traffic)
   if (!t)
     return;
   pen_transfer_queue_free(&t->queue);
-  free(t->buffers);
+  void *buffers = t->buffers;
+  pen_device_host_free(&buffers, t->o.depth * t->o.request);
   free(t->slots);
   free(t->done);
   free(t);
@@ -56,13 +58,12 @@ static int take_memory(struct pen_bench_traffic *t)
   size_t bytes = t->o.depth * t->o.request;
   t->slots = calloc(t->o.depth, sizeof *t->slots);
   t->done = calloc(t->o.depth, sizeof *t->done);
-  if (!t->slots || !t->done ||
-      posix_memalign((void **)&t->buffers, PEN_BENCH_PAGE, bytes)) {
-    t->buffers = NULL;
+  void *buffers = NULL; /* as a run's: small pages would cut requests small */
+  if (!t->slots || !t->done || pen_device_host_alloc(bytes, &buffers) < 0)
     return pen_error_set(PEN_ENOFIT, "no memory for %zu transfers of %zu bytes; "
                          "lower --request-size or --io-depth",
                          t->o.depth, t->o.request);
-  }
+  t->buffers = buffers;
   for (size_t i = 0; i < t->o.depth; i++)
     t->slots[i].write = t->o.way == PEN_BENCH_WRITE;
   if (t->o.way == PEN_BENCH_WRITE)
