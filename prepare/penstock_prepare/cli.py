@@ -12,6 +12,7 @@ import sys
 from itertools import islice
 
 from penstock_prepare import PrepareError
+from penstock_prepare.aside import leave
 from penstock_prepare.companions import Companions
 from penstock_prepare.endings import warning_of
 from penstock_prepare.files import is_records, resolve
@@ -287,7 +288,8 @@ def main(argv=None):
     except MemoryError:
         message = "there is not enough memory: a text or a .json file is held whole; records in .jsonl are not"
     except KeyboardInterrupt:
-        message = "stopped"
+        say("penstock-prepare: stopped")
+        leave(1)
     else:
         return 0
     say("penstock-prepare: " + message.strip())

@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 
 from penstock_prepare import PrepareError
+from penstock_prepare.aside import aside
 from penstock_prepare.json_file import load_json, parse_json
 from penstock_prepare.template import find_template
 
@@ -210,8 +211,8 @@ class Tokenizer:
         """For each sample (ids, for each of them 1 where it is trained, else 0)."""
         for sample in samples:
             _check_text(sample)
-        encodings = iter(self._tokenizer.encode_batch(
-            [s.text for s in samples if s.ids is None], add_special_tokens=False))
+        encodings = iter(aside(self._tokenizer.encode_batch, [s.text for s in samples if s.ids is None],
+                               add_special_tokens=False))
         for sample in samples:
             if sample.ids is not None:
                 ids = sample.ids

@@ -448,6 +448,45 @@ class Places(ChatCase):
             self.signalled(number, 1, "penstock-prepare: stopped\n")
             self.assertEqual(self.leftovers(), [])
 
+    def test_stopped_in_a_long_call(self):
+        """The tokenizer's library, at a text that takes it for ever, sees no signal."""
+        begun = self.folder / "begun"
+        stuck = self.write("stuck.py", f"""
+import ctypes, pathlib
+from penstock_prepare import cli, tokenizer
+
+class Library:
+    def __init__(self, library):
+        self._library = library
+
+    def __getattr__(self, name):
+        return getattr(self._library, name)
+
+    def encode_batch(self, texts, add_special_tokens):
+        pathlib.Path({str(begun)!r}).touch()
+        mutex = ctypes.create_string_buffer(64)  # zeros: unlocked
+        for _ in range(2):
+            ctypes.CDLL(None).pthread_mutex_lock(mutex)
+
+load = tokenizer.Tokenizer._load
+tokenizer.Tokenizer._load = lambda self, path: (lambda library, sha: (Library(library), sha))(*load(self, path))
+raise SystemExit(cli.main())
+""")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen([sys.executable, stuck, "--tokenizer", str(self.model_folder), "-o", str(self.out),
+                                   str(self.text)], stderr=subprocess.PIPE, text=True,
+                                  env=dict(os.environ, PYTHONPATH=str(ROOT / "prepare"))) as tool:
+                while not begun.exists() and tool.poll() is None:
+                    time.sleep(0.01)
+                tool.send_signal(number)
+                try:
+                    said = tool.communicate(timeout=300)[1]
+                finally:
+                    tool.kill()
+            self.assertEqual((tool.returncode, said), (1, "penstock-prepare: stopped\n"))
+            self.assertEqual(self.leftovers(), [])
+            begun.unlink()
+
     def test_killed(self):
         """What a kill leaves behind the next one removes, and nothing else."""
         self.signalled(signal.SIGKILL, -signal.SIGKILL, "")
