@@ -3,7 +3,8 @@
 Text files are one document each.  Records are a .json list, the lines of a
 .jsonl, or the rows of a .parquet file if pyarrow is there.  A directory that
 holds train and valid files stands for the one that is asked for; any other is
-a directory of text, read as penstock's own reader of bytes reads it.
+a directory of text, read as penstock's own reader of bytes reads it.  A pipe is
+read as a file of its name is, or where that says nothing, by how it begins.
 
 One disadvantage: a .json file is read whole before its first record is used.
 """
@@ -14,12 +15,14 @@ import stat
 from pathlib import Path
 
 from penstock_prepare import PrepareError
-from penstock_prepare.json_file import parse_json
+from penstock_prepare.json_file import is_object, parse_json
+from penstock_prepare.pipe import open_pipes
 
 PROBE_BYTES = 4096
 LINE_BYTES = 1 << 30  # of a record; a line is in memory whole
 RECORD_SUFFIXES = {".json", ".jsonl", ".ndjson", ".parquet"}
 TABLE_SUFFIXES = {".csv", ".tsv"}
+TEXT_SUFFIXES = TABLE_SUFFIXES | {".txt", ".md"}
 COMPRESSED = (b"\x1f\x8b", b"PK\3\4", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 SPLIT_SUFFIXES = RECORD_SUFFIXES | {".txt"}
 SPLIT_NAME = re.compile(r"(train|training|valid|validation|val|dev|eval)([-_.].*)?$")
@@ -41,7 +44,8 @@ def split_files(folder, split):
 
 
 def resolve(paths, split):
-    """`paths` with directories of train and valid files in the split's place."""
+    """`paths` with directories of train and valid files in the split's place, and
+    pipes opened."""
     resolved = []
     for path in map(Path, paths):
         try:
@@ -50,7 +54,7 @@ def resolve(paths, split):
         except OSError as error:
             raise _unreadable(error, path) from None
         resolved += files or [path]
-    return resolved
+    return open_pipes(resolved, RECORD_SUFFIXES | TEXT_SUFFIXES)
 
 
 def _check_kind(path):
@@ -59,11 +63,11 @@ def _check_kind(path):
         mode = os.stat(path).st_mode
     except OSError:
         return  # reading will tell
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISFIFO(mode):
         return
-    kinds = {stat.S_IFCHR: "a device", stat.S_IFBLK: "a drive", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-    raise PrepareError(f"{path} is {kinds.get(stat.S_IFMT(mode), 'something else')}: data are read from files and "
-                       "directories only; write it to a file first")
+    kinds = {stat.S_IFCHR: "a device", stat.S_IFBLK: "a drive", stat.S_IFSOCK: "a socket"}
+    raise PrepareError(f"{path} is {kinds.get(stat.S_IFMT(mode), 'something else')}: data are read from files, "
+                       "directories and pipes only; write it to a file first")
 
 
 def is_records(path):
@@ -149,20 +153,13 @@ def _directory(root, notes):
         raise PrepareError(f"there is no text file in {root}")
 
 
-def _is_json(line):
-    try:
-        return isinstance(parse_json(line, ""), dict)
-    except PrepareError:
-        return False
-
-
 def _json(path):
     text = _decode(path.read_bytes(), path)
     try:
         records = parse_json(text, path)
     except PrepareError as error:
         lines = text.split("\n", 1)
-        if len(lines) == 2 and _is_json(lines[0]):
+        if len(lines) == 2 and is_object(lines[0]):
             raise PrepareError(f"{error}; with one record a line it is a .jsonl file: rename it") from None
         raise
     if not isinstance(records, list):
@@ -173,7 +170,7 @@ def _json(path):
 
 
 def _json_lines(path):
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), 1):
             origin = f"{path} line {number}"
             if len(line) > LINE_BYTES:

@@ -48,6 +48,14 @@ def parse_json(text, origin, one_line=False):
                            "digits") from None
 
 
+def is_object(text):
+    """Is it one object, and nothing else?"""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def load_json(path, default=None):
     """The object in a JSON file; `default`: what it is where there is no file."""
     try:

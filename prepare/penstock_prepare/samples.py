@@ -15,6 +15,7 @@ from penstock_prepare import PrepareError
 from penstock_prepare.chat import Renderer
 from penstock_prepare.dataset_info import NAME, mapping_for
 from penstock_prepare.files import is_records, read_records, read_texts
+from penstock_prepare.pipe import Pipe
 from penstock_prepare.records import (IGNORED_LABEL, Alpaca, Chat, Ids, Pair, Question, Text,
                                       alpaca_chat, alpaca_text, classify, question_texts)
 from penstock_prepare.template import ROLES, Refusal
@@ -68,6 +69,8 @@ class Samples:
 
     def _records(self, path):
         mapping, name = mapping_for(path)
+        if isinstance(path, Pipe) and path.note:
+            self.notes.append(path.note)
         if mapping:
             self.notes.append(f"columns of {path.name} as {NAME} says of {name}")
         for origin, record in read_records(path):

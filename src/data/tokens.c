@@ -53,7 +53,8 @@ int pen_tokens_file_open(const char *path, struct pen_tokens_file *ret_file)
     goto fail;
   }
   if (!S_ISREG(st.st_mode)) {
-    r = pen_error_set(PEN_EFORMAT, "%s is not a regular file", path);
+    r = pen_error_set(PEN_EFORMAT, "%s is not a regular file: write it to one, or "
+                      "make a token file of it (penstock-prepare --output)", path);
     goto fail;
   }
   char *copy = strdup(path);
