@@ -303,6 +303,30 @@ static int check_output_dir(const struct pen_config *config)
   return 0;
 }
 
+/* Is the path inside of that folder, by their names alone? */
+static bool is_named_in(const char *path, const char *folder)
+{
+  size_t n = strlen(folder);
+  while (n && folder[n - 1] == '/')
+    n--;
+  return n && strncmp(path, folder, n) == 0 && path[n] == '/';
+}
+
+/* A folder for state is made, but not what it lies in: a slip of the hand, or a
+ * drive that is not mounted, would fill another drive. */
+static int check_drive(const char *dir, const char *output_dir)
+{
+  size_t n = pen_files_existing(dir);
+  n += strspn(dir + n, "/");
+  n += strcspn(dir + n, "/"); /* behind the first name that is not there */
+  bool is_last = dir[n + strspn(dir + n, "/")] == '\0';
+  if (is_last || (output_dir && is_named_in(dir, output_dir)))
+    return 0;
+  return pen_error_set(PEN_EUSAGE, "--nvme-path %s: there is no %.*s; make it, if "
+                       "that is no slip and no drive that is not mounted", dir,
+                       (int)n, dir);
+}
+
 int pen_settings_outputs(const struct pen_config *config)
 {
   const struct {
@@ -317,6 +341,8 @@ int pen_settings_outputs(const struct pen_config *config)
     if (outputs[i].path)
       rc = pen_files_may_replace(outputs[i].path, outputs[i].option,
                                  outputs[i].mark);
+  for (size_t i = 0; rc == 0 && i < config->nvme_path.n_items; i++)
+    rc = check_drive(config->nvme_path.items[i], config->output_dir);
   return rc;
 }
 

@@ -20,8 +20,9 @@ void pen_settings_train(const struct pen_config *config,
                         struct pen_train_settings *ret_settings);
 
 /* -PEN_EUSAGE where --trace, --plot or --dump-logits would replace a file that
- * is none of theirs, such as the data, or where --output-dir lies in a folder of
- * data, whose files what a run writes would become. */
+ * is none of theirs, such as the data, where --output-dir lies in a folder of data,
+ * whose files what a run writes would become, or where more than the last name of
+ * an --nvme-path is missing. */
 int pen_settings_outputs(const struct pen_config *config);
 
 /* The directory that --model names, as pen_model_dir_find does; -PEN_EUSAGE for a

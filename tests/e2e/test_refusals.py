@@ -168,12 +168,18 @@ def paths_are_told_as_what_they_are(folder):
 
 
 @test
-def input_that_is_not_read_is_told(folder):
-    job = Job(f"{folder}/job")
-    with open(job.data, "rb") as data:
-        done = subprocess.run([PENSTOCK, "generate", "--model", job.model, "--max-new-tokens", "2"], stdin=data,
-                              capture_output=True, text=True, timeout=60, check=True)
-    assert "standard input is not read" in done.stderr, done.stderr
+def a_drive_s_folder_is_made_but_no_tree(folder):
+    """A typo, or a drive that is not mounted, fills no other drive."""
+    job = Job(f"{folder}/job", steps=2)
+    drive = ("--offload-params", "nvme", "--nvme-path")
+    for verb in (job.args(f"{folder}/run"), (*job.args(f"{folder}/run"), "--resume"),
+                 ["eval", "--model", job.model, "--data", job.data], ["generate", "--model", job.model, "--prompt", "a"]):
+        for path in ("mnt/ssd", "mnt/ssd/", "mnt//ssd/a/b"):
+            fail(2, [f"--nvme-path {folder}/{path}: there is no {folder}/mnt;"], *verb, *drive, f"{folder}/{path}")
+        fail(2, ["there is no mnt;"], *verb, *drive, f"{folder},mnt/ssd", cwd=folder)
+        assert os.listdir(folder) == ["job"], os.listdir(folder)
+    succeed(*job.args(f"{folder}/run"), *drive, f"{folder}/ssd/")
+    succeed(*job.args(f"{folder}/runs/a"), *drive, f"{folder}/runs/a/state")  # what lies in the run is made with it
 
 
 main()
