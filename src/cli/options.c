@@ -289,7 +289,7 @@ static const struct pen_option table[] = {
     X, 0, EXPORT, "TYPE", "also DIR/model-TYPE.gguf for llama.cpp" },
 
   { "prompt", NULL, 0, STRING(prompt), NULL, NULL, 0, 0,
-    G, 0, SAMPLING, NULL, "text to go on from" },
+    G, 0, SAMPLING, NULL, "text to go on from; else what is piped in" },
   { "chat", NULL, 0, BOOL(chat), NULL, NULL, 0, 0,
     G, 0, SAMPLING, NULL, "converse by the chat template; without --prompt a turn per line of input" },
   { "system", NULL, 0, STRING(system), NULL, NULL, 0, 0,

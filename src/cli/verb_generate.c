@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "io/json_write.h"
+#include "src/cli/prompt.h"
 #include "src/cli/settings.h"
 #include "src/cli/speech.h"
 #include "src/cli/verb.h"
@@ -45,6 +45,7 @@ static void catch_interrupts(void)
 struct talk {
   const struct pen_config *config;
   char *model;
+  const char *prompt; /* NULL: none */
   bool json;
   struct pen_speech speech;
   struct pen_inference inference;
@@ -101,7 +102,6 @@ static int speak(struct talk *t, uint64_t most, struct pen_telling *told,
   int rc = 0;
   bool end = false, stopped = false;
   *ret_reason = BY_LENGTH;
-  interrupted = 0;
   for (uint64_t i = 0; rc == 0 && i < most && !end && !stopped; i++) {
     uint32_t id;
     if (interrupted)
@@ -157,7 +157,7 @@ static int answer(struct talk *t, const uint32_t *ids, size_t n,
     if (rc == 0)
       rc = pen_telling_add(&whole, told->text ? told->text : "", &stopped);
     if (rc == 0)
-      rc = print_json(t, t->config->prompt ? n : 0, &whole, reason);
+      rc = print_json(t, t->prompt ? n : 0, &whole, reason);
     pen_telling_done(&whole);
   } else if (rc == 0 && t->json) {
     rc = print_json(t, n, told, reason);
@@ -290,15 +290,6 @@ static int open_model(struct talk *t, size_t room)
   return rc;
 }
 
-/* Somebody means a prompt by it. */
-static void warn_of_input(void)
-{
-  int n = 0;
-  if (!isatty(STDIN_FILENO) && ioctl(STDIN_FILENO, FIONREAD, &n) == 0 && n > 0)
-    pen_log_warn("what comes on standard input is not read; give it as --prompt "
-                 "\"$(cat)\", or --chat for a conversation");
-}
-
 static int run_text(struct talk *t)
 {
   const struct pen_config *c = t->config;
@@ -306,15 +297,13 @@ static int run_text(struct talk *t)
   uint64_t most = c->max_new_tokens;
   uint32_t *ids = NULL;
   size_t n = 0;
-  int rc = pen_speech_prompt(&t->speech, c->prompt, &ids, &n);
-  if (!c->prompt)
-    warn_of_input();
-  if (!c->prompt)
+  int rc = pen_speech_prompt(&t->speech, t->prompt, &ids, &n);
+  if (!t->prompt)
     most--; /* the begin token is the first new one */
   if (rc == 0 && n == 0)
-    rc = pen_error_set(PEN_EUSAGE, "--prompt \"%s\" has no tokens", c->prompt);
+    rc = pen_error_set(PEN_EUSAGE, "the prompt \"%s\" has no tokens", t->prompt);
   if (rc == 0 && c->max_length && n > c->max_length)
-    rc = pen_error_set(PEN_EUSAGE, "--prompt has %zu tokens, --max-length "
+    rc = pen_error_set(PEN_EUSAGE, "the prompt has %zu tokens, --max-length "
                        "allows %llu", n, (unsigned long long)c->max_length);
   if (rc == 0 && c->max_length && most > c->max_length - n)
     most = c->max_length - n;
@@ -342,17 +331,25 @@ static int run_chat(struct talk *t)
     rc = open_model(t, room);
   if (rc < 0)
     return rc;
-  return c->prompt ? turn(t, c->prompt) : converse(t);
+  return t->prompt ? turn(t, t->prompt) : converse(t);
 }
 
 int pen_verb_generate(const struct pen_config *config)
 {
   struct talk t = {.config = config,
+                   .prompt = config->prompt,
                    .json = config->output_format == PEN_CONFIG_OUTPUT_JSON};
-  int rc = pen_settings_find_model(config, &t.model);
+  char *read = NULL;
+  int rc = pen_settings_outputs(config);
+  if (rc == 0)
+    rc = pen_settings_find_model(config, &t.model);
+  if (rc == 0 && !config->prompt && !config->chat)
+    rc = pen_prompt_read(&read);
+  if (read)
+    t.prompt = read;
   if (rc == 0)
     rc = pen_speech_open(t.model, config->chat_template,
-                         config->chat || config->prompt || !t.json, &t.speech);
+                         config->chat || t.prompt || !t.json, &t.speech);
   if (rc == 0 && t.speech.has_bytes)
     pen_log_info("%s has no tokenizer: each byte of a text is a token", t.model);
   if (rc == 0)
@@ -363,6 +360,7 @@ int pen_verb_generate(const struct pen_config *config)
   for (size_t i = 0; i < t.n_messages; i++)
     free((char *)(uintptr_t)t.messages[i].content);
   free(t.messages);
+  free(read);
   free(t.model);
   return rc;
 }

@@ -90,6 +90,34 @@ def positions_beyond_the_model_s_are_told(folder):
 
 
 @test
+def a_prompt_comes_on_standard_input(folder):
+    """From a pipe or a file, as if named by an option; what is no prompt is told."""
+    job = Job(f"{folder}/job")
+    options = ("generate", "--model", job.model, "--greedy", "--max-new-tokens", "5", "-o", "json")
+
+    def piped(text, *more):
+        return subprocess.run([PENSTOCK, *options, *more], input=text, capture_output=True, timeout=300, check=False)
+
+    want = succeed(*options, "--prompt", "ab\nc").stdout
+    done = piped(b"ab\nc\n")
+    assert done.stdout.decode() == want and b"standard input" in done.stderr, done
+    with open(f"{folder}/prompt", "wb") as f:
+        f.write(b"ab\nc\r\n\n")
+    with open(f"{folder}/prompt", "rb") as f:
+        assert subprocess.run([PENSTOCK, *options], stdin=f, capture_output=True, timeout=300, check=True).stdout.decode() == want
+    assert piped(b"other", "--prompt", "ab\nc").stdout.decode() == want
+    alone = succeed(*options).stdout  # of /dev/null
+    for nothing in (b"", b"\n"):
+        assert piped(nothing).stdout.decode() == alone != want
+    long = b"ab " * 400
+    assert json.loads(piped(long, "--max-length", "2000", "--max-new-tokens", "1").stdout)["prompt_tokens"] == len(long)
+    for text, said in ((b"a\0b", b"has a byte 0 at 1"), (b"a" * (16 << 20) + b"a", b"more than 16 MiB"),
+                       (b"a" * 300, b"the prompt has 300 tokens, --max-length allows 200")):
+        done = piped(text, "--max-length", "200")
+        assert done.returncode == 2 and said in done.stderr.splitlines()[-1] and not done.stdout, done.stderr
+
+
+@test
 def a_prompt_in_chunks_is_the_prompt_in_one(folder):
     """Longer than what goes through the model at once; token by token is the judge."""
     job = Job(f"{folder}/job", max_position_embeddings=2048)
