@@ -332,14 +332,18 @@ bool pen_files_lies_in(const char *path, const char *dir)
          (strncmp(real, real_dir, n) == 0 && (!real[n] || real[n] == '/'));
 }
 
-int pen_files_remove_flat_dir(const char *path)
+int pen_files_remove_flat_dir(const char *path, const char *inside)
 {
-  DIR *dir = opendir(path);
-  if (!dir)
-    return errno == ENOENT
-               ? 0
-               : pen_error_set(-errno, "cannot open the folder %s", path);
+  char folder[PATH_MAX];
   int rc = 0;
+  if (inside &&
+      snprintf(folder, sizeof folder, "%s/%s", path, inside) < (int)sizeof folder)
+    rc = pen_files_remove_flat_dir(folder, NULL);
+  DIR *dir = rc ? NULL : opendir(path);
+  if (!dir)
+    return rc || errno == ENOENT
+               ? rc
+               : pen_error_set(-errno, "cannot open the folder %s", path);
   struct dirent *entry;
   while (!rc && (entry = readdir(dir))) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
@@ -354,12 +358,13 @@ int pen_files_remove_flat_dir(const char *path)
   return rc;
 }
 
-int pen_files_replace_dir_by_steps(const char *from, const char *to)
+int pen_files_replace_dir_by_steps(const char *from, const char *to,
+                                   const char *inside)
 {
   char old[PATH_MAX];
   if (snprintf(old, sizeof old, "%s.old", to) >= (int)sizeof old)
     return pen_error_set(-ENAMETOOLONG, "cannot replace %s", to);
-  int rc = pen_files_remove_flat_dir(old);
+  int rc = pen_files_remove_flat_dir(old, inside);
   if (!rc && rename(to, old))
     rc = pen_error_set(-errno, "cannot rename %s to %s", to, old);
   if (!rc && rename(from, to)) {
@@ -368,10 +373,10 @@ int pen_files_replace_dir_by_steps(const char *from, const char *to)
   }
   if (!rc)
     rc = pen_files_sync_parent(to);
-  return rc ? rc : pen_files_remove_flat_dir(old);
+  return rc ? rc : pen_files_remove_flat_dir(old, inside);
 }
 
-int pen_files_replace_dir(const char *from, const char *to)
+int pen_files_replace_dir(const char *from, const char *to, const char *inside)
 {
   if (!pen_files_exists(to)) {
     if (rename(from, to))
@@ -380,9 +385,9 @@ int pen_files_replace_dir(const char *from, const char *to)
   }
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
     if (errno == EINVAL || errno == ENOSYS)
-      return pen_files_replace_dir_by_steps(from, to);
+      return pen_files_replace_dir_by_steps(from, to, inside);
     return pen_error_set(-errno, "cannot exchange %s and %s", from, to);
   }
   int rc = pen_files_sync_parent(to);
-  return rc ? rc : pen_files_remove_flat_dir(from);
+  return rc ? rc : pen_files_remove_flat_dir(from, inside);
 }

@@ -65,16 +65,17 @@ void pen_files_unmake_dirs(const char *path, size_t existing);
  * folder?  False where `dir` is no folder. */
 bool pen_files_lies_in(const char *path, const char *dir);
 
-/* Removes a folder of plain files; a folder inside it is -ENOTEMPTY.  Absent is
- * fine. */
-int pen_files_remove_flat_dir(const char *path);
+/* Removes a folder of plain files; a folder inside it is -ENOTEMPTY, but for one of
+ * plain files that is called `inside` (NULL: none).  Absent is fine. */
+int pen_files_remove_flat_dir(const char *path, const char *inside);
 
 /* Makes the folder `from` be `to`, in one step where the file system can: `to`
- * as it was is removed after that.  `from` must be synced. */
-int pen_files_replace_dir(const char *from, const char *to);
+ * as it was is removed after that, with `inside` as above.  `from` must be synced. */
+int pen_files_replace_dir(const char *from, const char *to, const char *inside);
 
 /* The same where it cannot: for a moment there is no `to`, and what it was is
  * whole under TO.old. */
-int pen_files_replace_dir_by_steps(const char *from, const char *to);
+int pen_files_replace_dir_by_steps(const char *from, const char *to,
+                                   const char *inside);
 
 #endif

@@ -5,29 +5,19 @@
  * is open until commit. */
 #include "io/hfdir_write.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/error.h"
 #include "io/files.h"
+#include "io/hfdir_folder.h"
 #include "io/json_write.h"
 
 #define CHUNK_ELEMS 4096
-
-/* Everything but weights and config.json that a published model carries and
- * its users load. */
-static const char *const companions[] = {
-  "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
-  "added_tokens.json",   "tokenizer.model",       "vocab.json",
-  "merges.txt",          "vocab.txt",             "chat_template.jinja",
-  "chat_template.json",  "generation_config.json"};
 
 struct tensor {
   char *name;
@@ -58,88 +48,6 @@ static int in_tmp(const struct pen_hfdir_writer *w, const char *name,
     return pen_error_set(-ENAMETOOLONG, "cannot write %s in %s", name,
                          w->tmp_path);
   return 0;
-}
-
-static bool ends_in(const char *name, const char *ending)
-{
-  size_t n = strlen(name), m = strlen(ending);
-  return n > m && !strcmp(name + n - m, ending);
-}
-
-/* Is this a name that a half-written model may have? */
-static bool is_ours(const char *name)
-{
-  for (size_t i = 0; i < sizeof companions / sizeof companions[0]; i++)
-    if (!strcmp(name, companions[i]))
-      return true;
-  return !strcmp(name, "config.json") || !strcmp(name, PEN_HFDIR_INDEX) ||
-         ends_in(name, ".safetensors") || ends_in(name, ".state") ||
-         ends_in(name, ".tmp");
-}
-
-static bool is_folder(DIR *dir, const struct dirent *entry)
-{
-  struct stat st;
-  if (entry->d_type != DT_UNKNOWN)
-    return entry->d_type == DT_DIR;
-  return !fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) &&
-         S_ISDIR(st.st_mode);
-}
-
-/* May PATH be replaced?  Its old files go, so that anything but an empty folder
- * or a model directory is left alone even with `overwrite`. */
-static int check_target(const char *path, bool overwrite)
-{
-  char foreign[NAME_MAX + 1] = "", folder[NAME_MAX + 1] = "";
-  bool empty = true, has_config = false;
-  struct dirent *entry;
-  DIR *dir = opendir(path);
-  if (!dir && errno != ENOTDIR)
-    return errno == ENOENT ? 0 : pen_error_set(-errno, "cannot replace %s", path);
-  if (!dir && pen_files_exists(path))
-    return pen_error_say(-ENOTDIR, "%s is a file; name a folder to make", path);
-  if (!dir)
-    return pen_error_say(-ENOTDIR, "cannot make the folder %s: what it would lie "
-                         "in is a file; name another", path);
-  while ((entry = readdir(dir))) {
-    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-      continue;
-    empty = false;
-    has_config |= !strcmp(entry->d_name, "config.json");
-    if (is_folder(dir, entry))
-      snprintf(folder, sizeof folder, "%s", entry->d_name);
-    else if (!is_ours(entry->d_name))
-      snprintf(foreign, sizeof foreign, "%s", entry->d_name);
-  }
-  closedir(dir);
-  if (empty)
-    return 0;
-  if (!overwrite)
-    return pen_error_say(-EEXIST, "%s is there and not empty: choose another or "
-                         "--overwrite", path);
-  if (!has_config || *folder)
-    return pen_error_say(-EEXIST, "cannot overwrite %s, it is not just a model "
-                         "directory (%s%s); choose another", path,
-                         *folder || *foreign ? "it holds " : "it has no config.json",
-                         *folder ? folder : foreign);
-  return 0;
-}
-
-/* May what lies at TMP go?  A killed export's does; somebody's own folder, which
- * happens to have that name, does not. */
-static int check_leftover(const char *tmp)
-{
-  DIR *dir = opendir(tmp);
-  struct dirent *entry;
-  int rc = 0;
-  while (dir && !rc && (entry = readdir(dir)))
-    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
-        (is_folder(dir, entry) || !is_ours(entry->d_name)))
-      rc = pen_error_say(-EEXIST, "%s is needed for writing, but holds %s, which "
-                         "is of no model: move it away", tmp, entry->d_name);
-  if (dir)
-    closedir(dir);
-  return rc;
 }
 
 static int compare_names(const void *a, const void *b, void *tensors)
@@ -225,11 +133,11 @@ int pen_hfdir_create(const char *path, const struct pen_hfdir_layout *layout,
     return pen_error_set(-ENOMEM, "cannot write %s", path);
   int rc = copy_layout(w, path, layout);
   if (!rc)
-    rc = check_target(w->path, overwrite);
+    rc = pen_hfdir_check_target(w->path, overwrite);
   if (!rc)
-    rc = check_leftover(w->tmp_path);
+    rc = pen_hfdir_check_leftover(w->tmp_path);
   if (!rc)
-    rc = pen_files_remove_flat_dir(w->tmp_path);
+    rc = pen_hfdir_remove(w->tmp_path);
   if (!rc)
     rc = check_room(w);
   if (!rc)
@@ -322,17 +230,7 @@ int pen_hfdir_copy_file(struct pen_hfdir_writer *writer, const char *name,
 int pen_hfdir_copy_companions(struct pen_hfdir_writer *writer,
                               const char *from_dir)
 {
-  int rc = 0;
-  for (size_t i = 0; i < sizeof companions / sizeof companions[0] && !rc; i++) {
-    char from[PATH_MAX];
-    if (snprintf(from, sizeof from, "%s/%s", from_dir, companions[i]) >=
-        (int)sizeof from)
-      return pen_error_set(-ENAMETOOLONG, "cannot copy from %s", from_dir);
-    if (!pen_files_exists(from))
-      continue;
-    rc = pen_hfdir_copy_file(writer, companions[i], from);
-  }
-  return rc;
+  return pen_hfdir_copy_folder(from_dir, writer->tmp_path);
 }
 
 static int write_index(struct pen_hfdir_writer *w)
@@ -373,7 +271,7 @@ int pen_hfdir_commit(struct pen_hfdir_writer **writer)
   if (!rc)
     rc = pen_files_sync_dir(w->tmp_path);
   if (!rc)
-    rc = pen_files_replace_dir(w->tmp_path, w->path);
+    rc = pen_files_replace_dir(w->tmp_path, w->path, PEN_HFDIR_TEMPLATES);
   w->owns_tmp = rc;
   pen_hfdir_abandon(writer);
   return rc;
@@ -389,7 +287,7 @@ void pen_hfdir_abandon(struct pen_hfdir_writer **writer)
     free(w->shards[s].name);
   }
   if (w->owns_tmp)
-    pen_files_remove_flat_dir(w->tmp_path);
+    pen_hfdir_remove(w->tmp_path);
   for (size_t i = 0; i < w->n_tensors; i++)
     free(w->tensors[i].name);
   free(w->tensors);

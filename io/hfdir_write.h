@@ -26,9 +26,10 @@ struct pen_hfdir_layout {
 /* Starts PATH.tmp with room for every byte; -PEN_ENOFIT, before anything is
  * there, where the drive has too little for all of them.  A PATH that is a file
  * or would lie in one is -ENOTDIR.  A folder that is not empty is -EEXIST unless
- * `overwrite`, and then still unless it is a model directory without folders in
- * it; a PATH.tmp that an earlier process left is removed, and is -EEXIST if it
- * holds folders or what is of no model.  Tensor i of later calls is layout->specs[i].
+ * `overwrite`, and then still unless it is a model directory without other folders
+ * than that of chat templates in it; a PATH.tmp that an earlier process left is
+ * removed, and is -EEXIST if it holds such folders or what is of no model.  Tensor i
+ * of later calls is layout->specs[i].
  * Caller owns *ret_writer; one thread at a time. */
 int pen_hfdir_create(const char *path, const struct pen_hfdir_layout *layout,
                      bool overwrite, struct pen_hfdir_writer **ret_writer);
@@ -57,7 +58,7 @@ int pen_hfdir_copy_file(struct pen_hfdir_writer *writer, const char *name,
                         const char *from);
 
 /* Copies from another model directory what of these is there: tokenizer, chat
- * template, generation config; not config.json. */
+ * templates, generation config; not config.json. */
 int pen_hfdir_copy_companions(struct pen_hfdir_writer *writer,
                               const char *from_dir);
 

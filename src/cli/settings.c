@@ -350,6 +350,6 @@ void pen_settings_drop_cache(const char *cache_dir)
 {
   struct pen_error kept;
   pen_error_take(&kept);
-  pen_files_remove_flat_dir(cache_dir);
+  pen_files_remove_flat_dir(cache_dir, NULL);
   pen_error_put(&kept);
 }

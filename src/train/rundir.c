@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "io/files.h"
+#include "io/hfdir_folder.h"
 #include "io/json.h"
 #include "io/json_write.h"
 
@@ -216,7 +217,7 @@ static int remove_old_run(struct pen_rundir *r)
       rc = pen_rundir_remove_checkpoint(r, steps[i]);
   pen_rundir_file(r, "model", path);
   if (rc == 0)
-    rc = pen_files_remove_flat_dir(path);
+    rc = pen_hfdir_remove(path);
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     pen_rundir_file(r, files[i], path);
     if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
@@ -410,7 +411,7 @@ size_t pen_rundir_clean(const struct pen_rundir *rundir)
     if (!is_unfinished(entry->d_name))
       continue;
     pen_rundir_file(rundir, entry->d_name, path);
-    if (pen_files_remove_flat_dir(path) == 0)
+    if (pen_hfdir_remove(path) == 0)
       n++;
     else
       pen_error_clear(); /* it stays, and is ignored */
@@ -435,8 +436,8 @@ int pen_rundir_remove_checkpoint(const struct pen_rundir *rundir, uint64_t step)
   pen_rundir_checkpoint_path(rundir, step, path);
   snprintf(name, sizeof name, REMOVED "%llu.tmp", (unsigned long long)step);
   pen_rundir_file(rundir, name, gone);
-  int rc = pen_files_remove_flat_dir(gone);
+  int rc = pen_hfdir_remove(gone);
   if (rc == 0 && rename(path, gone) < 0)
     rc = pen_error_set(-errno, "cannot remove %s", path);
-  return rc < 0 ? rc : pen_files_remove_flat_dir(gone);
+  return rc < 0 ? rc : pen_hfdir_remove(gone);
 }

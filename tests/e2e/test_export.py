@@ -35,6 +35,48 @@ def f16(x):
     return struct.unpack("<e", struct.pack("<e", x))[0]
 
 
+TEMPLATES = "additional_chat_templates"
+
+
+def put_templates(model):
+    os.mkdir(f"{model}/{TEMPLATES}")
+    for name in ("tool_use.jinja", "rag.jinja", "notes.txt"):
+        with open(f"{model}/{TEMPLATES}/{name}", "w", encoding="utf-8") as f:
+            f.write(name)
+
+
+@test
+def named_chat_templates_go_along(folder):
+    """In a folder of their own: copied, replaced and removed with the model; what else lies there is not."""
+    job = Job(f"{folder}/job", steps=4)
+    put_templates(job.model)
+
+    def check(model):
+        assert sorted(os.listdir(f"{model}/{TEMPLATES}")) == ["rag.jinja", "tool_use.jinja"], model
+        with open(f"{model}/{TEMPLATES}/rag.jinja", encoding="utf-8") as f:
+            assert f.read() == "rag.jinja"
+
+    for more in (), ("--overwrite",):
+        succeed("export", job.model, "-o", f"{folder}/out", *more)
+        check(f"{folder}/out")
+        assert sorted(os.listdir(folder)) == ["job", "out"], os.listdir(folder)
+    run = job.train(f"{folder}/run", "--save-steps", "1", "--save-total-limit", "2") and f"{folder}/run"
+    kept = [name for name in os.listdir(run) if name.startswith("checkpoint-")]
+    assert len(kept) == 2, os.listdir(run)
+    for name in (*kept, "model"):
+        check(f"{run}/{name}")
+    job.train(run, "--overwrite")
+    check(f"{run}/model")
+    assert not any(name.startswith(("checkpoint-", "removed-")) for name in os.listdir(run)), os.listdir(run)
+    for mine in ("x.txt", "deep/x.jinja"):
+        os.makedirs(os.path.dirname(f"{folder}/out/{TEMPLATES}/{mine}"), exist_ok=True)
+        with open(f"{folder}/out/{TEMPLATES}/{mine}", "w", encoding="utf-8") as f:
+            f.write("mine")
+        fail(1, f"it holds {TEMPLATES}", "export", job.model, "-o", f"{folder}/out", "--overwrite")
+        if mine == "x.txt":
+            os.unlink(f"{folder}/out/{TEMPLATES}/{mine}")
+
+
 @test
 def every_format_is_the_weights_rounded_once(folder):
     job = Job(f"{folder}/job")

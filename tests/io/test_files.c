@@ -65,22 +65,22 @@ static void make_dir(const char *name, const char *content)
 static void test_replace(void **state)
 {
   for (int by_steps = 0; by_steps <= 1; by_steps++) {
-    int (*replace)(const char *, const char *) =
+    int (*replace)(const char *, const char *, const char *) =
         by_steps ? pen_files_replace_dir_by_steps : pen_files_replace_dir;
     make_dir("to", "old");
     make_dir("from", "new");
     if (by_steps)
       make_dir("to.old", "left over");
-    test_ok(replace(test_tmp("from"), test_tmp("to")));
+    test_ok(replace(test_tmp("from"), test_tmp("to"), NULL));
     check_file(test_tmp("to/f"), "new");
     assert_false(pen_files_exists(test_tmp("from")));
     assert_false(pen_files_exists(test_tmp("to.old")));
     /* a source that is not there leaves the target whole */
-    test_fails(replace(test_tmp("gone"), test_tmp("to")), ENOENT, "cannot");
+    test_fails(replace(test_tmp("gone"), test_tmp("to"), NULL), ENOENT, "cannot");
     check_file(test_tmp("to/f"), "new");
   }
   make_dir("from", "first");
-  test_ok(pen_files_replace_dir(test_tmp("from"), test_tmp("fresh")));
+  test_ok(pen_files_replace_dir(test_tmp("from"), test_tmp("fresh"), NULL));
   check_file(test_tmp("fresh/f"), "first");
 }
 
@@ -92,11 +92,21 @@ static void test_dirs(void **state)
   test_fails(pen_files_make_dirs(test_tmp("a/file")), ENOTDIR, "a file is there");
   test_fails(pen_files_make_dirs(test_tmp("a/file/d")), ENOTDIR,
              "cannot make the folder");
-  test_fails(pen_files_remove_flat_dir(test_tmp("a/b")), ENOTEMPTY,
+  test_fails(pen_files_remove_flat_dir(test_tmp("a/b"), NULL), ENOTEMPTY,
              "cannot remove");
-  test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c")));
+  test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c"), NULL));
   assert_false(pen_files_exists(test_tmp("a/b/c")));
-  test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c")));
+  make_dir("a/b/inside", "x");
+  test_fails(pen_files_remove_flat_dir(test_tmp("a/b"), "other"), ENOTEMPTY,
+             "cannot remove");
+  make_dir("a/b/inside/deep", "x");
+  test_fails(pen_files_remove_flat_dir(test_tmp("a/b"), "inside"), ENOTEMPTY,
+             "cannot remove");
+  test_ok(pen_files_remove_flat_dir(test_tmp("a/b/inside/deep"), NULL));
+  make_dir("a/b/inside", "x");
+  test_ok(pen_files_remove_flat_dir(test_tmp("a/b"), "inside"));
+  assert_false(pen_files_exists(test_tmp("a/b")));
+  test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c"), NULL));
 }
 
 static void test_dirs_made_for_nothing(void **state)
