@@ -44,6 +44,20 @@ static inline uint64_t pen_store_extent_offset(const struct pen_store *store,
   return PEN_STORE_HEADER_BYTES + extent * store->committed.tile_bytes;
 }
 
+/* store_place.c: where the tile lies from now on, or may come to lie, or where what
+ * comes behind its head goes (with the head's CRC); held once more for the transfer
+ * that follows.  -ENOSPC: no extent is free; -EINVAL: the tile has no head of that size
+ * there, or a commit or a checkpoint has it. */
+int pen_store_place_tile(struct pen_store *store, size_t tile, size_t bytes,
+                         struct pen_store_place *ret_place);
+int pen_store_place_aside(struct pen_store *store, size_t tile, size_t bytes,
+                          struct pen_store_place *ret_place);
+int pen_store_place_rest(struct pen_store *store, size_t tile, size_t bytes,
+                         size_t head_bytes, struct pen_store_place *ret_place);
+/* The CRCs of what a transfer puts into `place`, unless the tile has moved on. */
+void pen_store_note_crc(struct pen_store *store, struct pen_store_place *entry,
+                        const struct pen_store_place *place);
+
 /* Writes `manifest` to its slot and syncs. */
 int pen_store_write_slot(struct pen_store *store,
                          const struct pen_store_manifest *manifest);
