@@ -1,9 +1,8 @@
-/* compute.c: struct pen_compute over embedding, positions, layers, final norm
- * and head.
+/* compute.c: struct pen_compute over positions, layers, final norm and head; the
+ * embedding's rows are in compute_rows.c.
  *
- * gather, gather_ahead, scatter, put_inputs, keep_rows and finish_rows run on the update lane,
- * all else on the compute lane; the two share only what is constant during a step.  Nothing
- * here allocates.  Disadvantage: every block of the body is called as if it
+ * put_inputs runs on the update lane, all else on the compute lane; the two share
+ * only what is constant during a step.  Nothing here allocates.  Disadvantage: every block of the body is called as if it
  * were a layer, though norm and positions need little of that. */
 #include "src/model/compute.h"
 
@@ -19,48 +18,6 @@ static const struct pen_param_block *info_of(const struct pen_model *m,
                                              size_t block)
 {
   return &m->params->infos[block];
-}
-
-/* ---- embedding, on the update lane ---- */
-
-static int gather(void *ctx, size_t block, size_t micro, const void *w, void *x)
-{
-  struct pen_model *m = ctx;
-  const struct pen_compute_micro *b = &m->micros[micro];
-  const struct pen_param_block *info = info_of(m, block);
-  m->host_ops->embed(&m->update_stream, b->ids, b->tokens, info->row_begin,
-                     info->rows, m->params->config.hidden_size, m->embed_scale, w, x);
-  return pen_stream_take_status(&m->update_stream);
-}
-
-static int gather_ahead(void *ctx, size_t micro, const void *rows, void *x)
-{
-  struct pen_model *m = ctx;
-  const struct pen_compute_micro *b = &m->micros[micro];
-  m->host_ops->embed(&m->update_stream, b->places, b->tokens, 0, m->rows.n,
-                     m->params->config.hidden_size, m->embed_scale, rows, x);
-  return pen_stream_take_status(&m->update_stream);
-}
-
-static void step_rows(void *ctx, size_t block, struct pen_step_rows *ret_rows)
-{
-  struct pen_model *m = ctx;
-  const struct pen_param_block *info = info_of(m, block);
-  *ret_rows = (struct pen_step_rows){.ids = m->rows.ids,
-                                     .n = m->rows.n,
-                                     .begin = info->row_begin,
-                                     .end = info->row_begin + info->rows,
-                                     .width = m->params->config.hidden_size};
-}
-
-static int scatter(void *ctx, size_t micro, const void *d, float *sums)
-{
-  struct pen_model *m = ctx;
-  const struct pen_compute_micro *b = &m->micros[micro];
-  m->host_ops->embed_backward(&m->update_stream, b->places, b->tokens, 0,
-                              m->rows.n, m->params->config.hidden_size,
-                              m->embed_scale, d, sums);
-  return pen_stream_take_status(&m->update_stream);
 }
 
 /* ---- inputs ---- */
@@ -369,75 +326,14 @@ static int head_logits(void *ctx, size_t block, size_t micro,
 
 /* ---- finishing a gradient ---- */
 
-static int finish_on(struct pen_stream *s, const struct pen_ops *ops,
-                     const struct pen_model *m, size_t block,
-                     const float *grad, void *stored,
-                     struct pen_finish_result *result)
-{
-  ops->gradient_finish(s, m->params->blocks[block].elems, PEN_NORM_CHUNK_ELEMS,
-                       grad, stored, result->chunk_sumsq, result->nonfinite);
-  return pen_stream_take_status(s);
-}
-
 static int finish(void *ctx, size_t block, const float *grad, void *stored,
                   struct pen_finish_result *result)
 {
   struct pen_model *m = ctx;
-  return finish_on(&m->stream, m->ops, m, block, grad, stored, result);
-}
-
-/* The i-th of the step's rows, if it lies in the block. */
-struct step_row {
-  bool is_here;
-  size_t begin; /* its first element in the block */
-  size_t place; /* its first number in arrays of the step's rows */
-};
-
-static struct step_row step_row(const struct pen_model *m, size_t block, size_t i)
-{
-  const struct pen_param_block *info = info_of(m, block);
-  size_t dim = m->params->config.hidden_size, id = m->rows.ids[i];
-  return (struct step_row){
-      id >= info->row_begin && id < info->row_begin + info->rows,
-      (id - info->row_begin) * dim, i * dim};
-}
-
-static int keep_rows(void *ctx, size_t block, const float *grad, void *stored,
-                     float *kept)
-{
-  struct pen_model *m = ctx;
-  size_t dim = m->params->config.hidden_size;
-  m->host_ops->from_f32(&m->update_stream, m->params->blocks[block].elems, grad,
-                        stored);
-  for (size_t i = 0; i < m->rows.n; i++) {
-    struct step_row row = step_row(m, block, i);
-    if (row.is_here)
-      memcpy(kept + row.place, grad + row.begin, dim * sizeof *kept);
-  }
-  return pen_stream_take_status(&m->update_stream);
-}
-
-static int finish_rows(void *ctx, size_t block, const float *sums, float *kept,
-                       void *stored, struct pen_finish_result *result)
-{
-  struct pen_model *m = ctx;
-  size_t dim = m->params->config.hidden_size;
-  size_t elem = pen_elem_bytes(m->options.elem);
-  if (!kept)
-    memset(stored, 0, m->params->blocks[block].elems * elem);
-  for (size_t i = 0; i < m->rows.n; i++) {
-    struct step_row row = step_row(m, block, i);
-    if (!row.is_here)
-      continue;
-    if (kept)
-      pen_gradient_accumulate(m->options.isa, dim, kept + row.place,
-                              sums + row.place);
-    m->host_ops->from_f32(&m->update_stream, dim,
-                          (kept ? kept : sums) + row.place,
-                          at(stored, row.begin * elem));
-  }
-  return finish_on(&m->update_stream, m->host_ops, m, block, NULL, stored,
-                   result);
+  m->ops->gradient_finish(&m->stream, m->params->blocks[block].elems,
+                          PEN_NORM_CHUNK_ELEMS, grad, stored,
+                          result->chunk_sumsq, result->nonfinite);
+  return pen_stream_take_status(&m->stream);
 }
 
 /* ---- AdamW, where the device keeps state ---- */
@@ -480,13 +376,12 @@ static int update(void *ctx, size_t block, const struct pen_device_update *u)
 void pen_compute_init(struct pen_model *model)
 {
   model->compute = (struct pen_compute){
-      .ctx = model, .gather = gather, .gather_ahead = gather_ahead,
-      .rows = step_rows, .put_inputs = put_inputs, .forward = forward,
+      .ctx = model, .put_inputs = put_inputs, .forward = forward,
       .backward = backward, .route = route, .expert = expert, .join = join,
       .join_backward = join_backward, .expert_backward = expert_backward,
       .route_backward = route_backward, .head_begin = head_begin,
       .head_forward = head_forward, .head_loss = head_loss,
       .head_backward = head_backward, .head_end = head_end,
-      .head_logits = head_logits, .scatter = scatter, .keep_rows = keep_rows,
-      .finish = finish, .finish_rows = finish_rows, .update = update};
+      .head_logits = head_logits, .finish = finish, .update = update};
+  pen_compute_init_rows(&model->compute);
 }

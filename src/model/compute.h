@@ -56,5 +56,7 @@ struct pen_model {
 
 /* Fills model->compute. */
 void pen_compute_init(struct pen_model *model);
+/* Its part on rows of the embedding (compute_rows.c). */
+void pen_compute_init_rows(struct pen_compute *compute);
 
 #endif
