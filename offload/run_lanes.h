@@ -84,6 +84,13 @@ int pen_run_task(struct pen_run *run, const struct pen_task *task);
 /* The same for a task of a queue whose guard is on: on success its slots stay
  * acquired (poison.h) until it is done. */
 int pen_run_task_begin(struct pen_run *run, const struct pen_task *task);
+/* run_update.c: bodies of UPDATE, SPECULATE and ROWS_AHEAD; `at` as in run_task.c. */
+int pen_run_apply_update(struct pen_run *run, const struct pen_task *t,
+                         void *const *at);
+int pen_run_speculate(struct pen_run *run, const struct pen_task *t,
+                      void *const *at);
+int pen_run_rows_ahead(struct pen_run *run, const struct pen_task *t,
+                       void *const *at);
 /* Of the task's block, for messages; "-" where it has none. */
 const char *pen_run_block_name(const struct pen_run *run,
                                const struct pen_task *task);

@@ -7,10 +7,8 @@
  * the tests of whole steps hold together. */
 #include <string.h>
 
-#include "base/rng.h"
 #include "kernels/gradient.h"
 #include "offload/run_lanes.h"
-#include "offload/update.h"
 
 typedef int (*task_body)(struct pen_run *run, const struct pen_task *t,
                          void *const *at);
@@ -29,33 +27,6 @@ static int do_gather(struct pen_run *run, const struct pen_task *t,
                      void *const *at)
 {
   return model(run)->gather(model(run)->ctx, t->block, t->micro, at[0], at[1]);
-}
-
-/* Of a tile, with everything but what the update is and where halves lie. */
-static struct pen_update update_at(const struct pen_run *run,
-                                   const struct pen_task *t, void *const *at)
-{
-  return (struct pen_update){.isa = run->o.isa,
-                             .workload = run->o.workload,
-                             .tile = &run->o.layout->tiles[t->tile],
-                             .state = at[1],
-                             .grad = at[0],
-                             .weight = at[2],
-                             .seed = run->update.seed};
-}
-
-/* The rows that the pending update will make; skipped, those there are. */
-static int do_rows_ahead(struct pen_run *run, const struct pen_task *t,
-                         void *const *at)
-{
-  struct pen_step_rows rows;
-  struct pen_update update = update_at(run, t, at);
-  update.params = &run->update.params;
-  update.step = run->update.number;
-  model(run)->rows(model(run)->ctx, t->block, &rows);
-  struct pen_update_ahead ahead = {&update, &rows, run->update.apply, at[3]};
-  pen_update_rows(run->o.update_pool, &ahead);
-  return 0;
 }
 
 static int do_gather_ahead(struct pen_run *run, const struct pen_task *t,
@@ -249,83 +220,6 @@ static int do_copy(struct pen_run *run, const struct pen_task *t,
              : run->o.device->download(run->o.device, at[1], at[0], bytes);
 }
 
-/* Halves are weights in RAM, parts of the tile's image, or both: where that is
- * written whole. */
-static void place_halves(const struct pen_layout *l, const struct pen_tile *tile,
-                         bool whole, struct pen_update *update)
-{
-  char *half = (char *)update->state + pen_layout_half_offset(l, tile);
-  if (l->state->has_half && !pen_layout_half_is_weight(l, tile)) {
-    update->copy = update->weight;
-    update->weight = half;
-  } else if (l->state->has_half && tile->state_home == PEN_NONE && whole) {
-    update->copy = half;
-  }
-}
-
-/* Where the device keeps state: images, halves included. */
-static int update_near(struct pen_run *run, const struct pen_task *t,
-                       void *const *at)
-{
-  const struct pen_layout *l = run->o.layout;
-  const struct pen_tile *tile = &l->tiles[t->tile];
-  char *half = (char *)at[1] + pen_layout_half_offset(l, tile);
-  struct pen_device_update update = {
-      .params = &run->update.params,
-      .begin = tile->begin,
-      .elems = tile->elems,
-      .key = pen_rng_u64(run->update.seed, run->update.number, t->block),
-      .state = at[1],
-      .half = l->state->has_half ? half : NULL,
-      .grad = at[0],
-      .weight = at[2]};
-  return model(run)->update(model(run)->ctx, t->block, &update);
-}
-
-/* Of the tile in RAM, with everything but what the update is. */
-static struct pen_update update_in_ram(const struct pen_run *run,
-                                       const struct pen_task *t, bool whole,
-                                       void *const *at)
-{
-  struct pen_update update = update_at(run, t, at);
-  place_halves(run->o.layout, update.tile, whole, &update);
-  return update;
-}
-
-static int do_update(struct pen_run *run, const struct pen_task *t,
-                     void *const *at)
-{
-  if (t->lane == PEN_LANE_COMPUTE)
-    return update_near(run, t, at);
-  struct pen_update update =
-      update_in_ram(run, t, !run->carry.halves_due, at);
-  update.params = &run->update.params;
-  update.step = run->update.number;
-  pen_update_tile(run->o.update_pool, &update);
-  return 0;
-}
-
-/* The update that this step's decision will ask for, as far as it is guessed. */
-static int do_speculate(struct pen_run *run, const struct pen_task *t,
-                        void *const *at)
-{
-  const struct pen_layout *l = run->o.layout;
-  const struct pen_tile *tile = &l->tiles[t->tile];
-  struct pen_update update = update_in_ram(run, t, true, at);
-  size_t next = 3;
-  update.params = &run->update.guess;
-  update.step = run->update.guess_number;
-  if (tile->state_home != PEN_NONE)
-    update.old_state = at[next++];
-  if (pen_layout_half_is_weight(l, tile))
-    update.old_half = at[next];
-  else if (l->state->has_half && update.old_state)
-    update.old_half = (const char *)update.old_state +
-                      pen_layout_half_offset(l, tile);
-  pen_update_tile(run->o.update_pool, &update);
-  return 0;
-}
-
 /* The step's one decision rests on these sums, taken in the order of blocks and
  * chunks whatever the order of finishing. */
 static int do_decide(struct pen_run *run, const struct pen_task *t,
@@ -378,10 +272,11 @@ static int do_save_block(struct pen_run *run, const struct pen_task *t,
   return run->o.hooks.save_block(run->o.hooks.ctx, t->block, at[0]);
 }
 
-/* READ, WRITE, and those of tiles are transfers (run_transfers.c). */
+/* READ, WRITE, and those of tiles are transfers (run_transfers.c); what does AdamW is
+ * in run_update.c. */
 static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_GATHER] = do_gather,
-    [PEN_TASK_ROWS_AHEAD] = do_rows_ahead,
+    [PEN_TASK_ROWS_AHEAD] = pen_run_rows_ahead,
     [PEN_TASK_GATHER_AHEAD] = do_gather_ahead,
     [PEN_TASK_INPUTS] = do_inputs,
     [PEN_TASK_FORWARD] = do_forward,
@@ -404,8 +299,8 @@ static const task_body bodies[PEN_TASK_KINDS] = {
     [PEN_TASK_KEEP_ROWS] = do_keep_rows,
     [PEN_TASK_FINISH_ROWS] = do_finish_rows,
     [PEN_TASK_COPY] = do_copy,
-    [PEN_TASK_UPDATE] = do_update,
-    [PEN_TASK_SPECULATE] = do_speculate,
+    [PEN_TASK_UPDATE] = pen_run_apply_update,
+    [PEN_TASK_SPECULATE] = pen_run_speculate,
     [PEN_TASK_DECIDE] = do_decide,
     [PEN_TASK_COMMIT] = do_commit,
     [PEN_TASK_SAVE_TILE] = do_save_tile,
