@@ -1,7 +1,6 @@
 /* rundir.c: run.json, the lock, and the names of a run's files.
  *
- * run.json is replaced whole; it names a store before the store is made and
- * forgets it after it is gone, so no store is ever lost track of.  Main thread.
+ * run.json is replaced whole.  Main thread.
  * Disadvantage: only what run.json and the fixed names list is ever removed, so
  * a folder the user renamed stays. */
 #include "src/train/rundir.h"
@@ -52,10 +51,10 @@ int pen_rundir_check_free(const char *path)
                        path);
 }
 
-static void hex(const uint8_t *bytes, size_t n, char *ret_text)
+void pen_rundir_id(const struct pen_rundir *rundir, char ret_text[33])
 {
-  for (size_t i = 0; i < n; i++)
-    sprintf(ret_text + 2 * i, "%02x", bytes[i]);
+  for (size_t i = 0; i < 16; i++)
+    sprintf(ret_text + 2 * i, "%02x", rundir->run_id[i]);
 }
 
 static int unhex(const char *text, uint8_t *ret_bytes, size_t n)
@@ -93,7 +92,7 @@ int pen_rundir_save(const struct pen_rundir *rundir)
   struct pen_json_writer w;
   pen_json_writer_init(&w, NULL, 0, true);
   pen_json_begin_object(&w, NULL);
-  hex(rundir->run_id, 16, id);
+  pen_rundir_id(rundir, id);
   pen_json_put_string(&w, "run_id", id);
   pen_json_begin_object(&w, "numerics");
   pen_numerics_write(&rundir->numerics, &w);
@@ -256,93 +255,13 @@ int pen_rundir_create(const char *path, bool overwrite,
   return rc;
 }
 
-static void drop_store(struct pen_rundir_store *store)
-{
-  for (size_t d = 0; d < store->n_dirs; d++)
-    free(store->dirs[d]);
-  *store = (struct pen_rundir_store){0};
-}
-
 void pen_rundir_close(struct pen_rundir *rundir)
 {
-  for (size_t i = 0; i < rundir->n_stores; i++)
-    drop_store(&rundir->stores[i]);
+  pen_rundir_drop_stores(rundir);
   if (rundir->path && rundir->lock_fd >= 0)
     close(rundir->lock_fd);
   free(rundir->path);
   *rundir = (struct pen_rundir){.lock_fd = -1};
-}
-
-int pen_rundir_store_dirs(const struct pen_rundir *rundir,
-                          const struct pen_rundir_store *store,
-                          char *ret_dirs[PEN_STORE_DIRS_MAX])
-{
-  char id[17];
-  hex(rundir->run_id, 8, id);
-  for (size_t d = 0; d < store->n_dirs; d++)
-    if (asprintf(&ret_dirs[d], "%s/penstock-%s-%u", store->dirs[d], id,
-                 store->generation) < 0)
-      return pen_error_set(PEN_ENOFIT, "no memory for a path");
-  return 0;
-}
-
-static char *absolute(const char *dir)
-{
-  char cwd[PATH_MAX], *path = NULL;
-  if (dir[0] == '/' || !getcwd(cwd, sizeof cwd))
-    return strdup(dir);
-  return asprintf(&path, "%s/%s", cwd, dir) < 0 ? NULL : path;
-}
-
-int pen_rundir_add_store(struct pen_rundir *rundir, uint32_t generation,
-                         const char *const *dirs, size_t n_dirs)
-{
-  if (rundir->n_stores == PEN_RUNDIR_STORES_MAX)
-    return pen_error_set(PEN_ENOFIT,
-                         "checkpoints of this run refer to %d stores already; "
-                         "delete old checkpoints",
-                         PEN_RUNDIR_STORES_MAX);
-  struct pen_rundir_store *store = &rundir->stores[rundir->n_stores++];
-  *store = (struct pen_rundir_store){generation, n_dirs, {0}};
-  for (size_t d = 0; d < n_dirs; d++)
-    if (!(store->dirs[d] = absolute(dirs[d])))
-      return pen_error_set(PEN_ENOFIT, "no memory for a path");
-  return 0;
-}
-
-const struct pen_rundir_store *
-pen_rundir_find_store(const struct pen_rundir *rundir, uint32_t generation)
-{
-  for (size_t i = 0; i < rundir->n_stores; i++)
-    if (rundir->stores[i].generation == generation)
-      return &rundir->stores[i];
-  return NULL;
-}
-
-int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
-                            const struct pen_engine *engine)
-{
-  char *dirs[PEN_STORE_DIRS_MAX] = {0};
-  size_t i = 0;
-  while (i < rundir->n_stores && rundir->stores[i].generation != generation)
-    i++;
-  if (i == rundir->n_stores)
-    return 0;
-  struct pen_rundir_store *store = &rundir->stores[i];
-  int rc = pen_rundir_store_dirs(rundir, store, dirs);
-  if (rc == 0)
-    rc = pen_store_remove(engine, (const char *const *)dirs, store->n_dirs);
-  for (size_t d = 0; d < store->n_dirs; d++) {
-    if (rc == 0)
-      rmdir(dirs[d]); /* ours, and empty now; if not, it stays */
-    free(dirs[d]);
-  }
-  if (rc < 0)
-    return rc;
-  drop_store(store);
-  memmove(store, store + 1, (rundir->n_stores - i - 1) * sizeof *store);
-  rundir->n_stores--;
-  return pen_rundir_save(rundir);
 }
 
 void pen_rundir_undo(struct pen_rundir *rundir)

@@ -54,6 +54,8 @@ int pen_rundir_save(const struct pen_rundir *rundir);
 const struct pen_state_format *
 pen_rundir_state(const struct pen_rundir *rundir);
 
+/* The run's id in hexadecimal digits. */
+void pen_rundir_id(const struct pen_rundir *rundir, char ret_text[33]);
 /* "PATH/name" into ret_path [4096]. */
 void pen_rundir_file(const struct pen_rundir *rundir, const char *name,
                      char *ret_path);
@@ -68,6 +70,8 @@ int pen_rundir_add_store(struct pen_rundir *rundir, uint32_t generation,
                          const char *const *dirs, size_t n_dirs);
 const struct pen_rundir_store *
 pen_rundir_find_store(const struct pen_rundir *rundir, uint32_t generation);
+/* Forgets all entries, as close does; nothing on drives is touched. */
+void pen_rundir_drop_stores(struct pen_rundir *rundir);
 /* Removes a store's files, then its entry, and saves. */
 int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
                             const struct pen_engine *engine);

@@ -138,6 +138,12 @@ int pen_trainer_shape_samples(const struct pen_trainer *t,
 int pen_trainer_open_samples(struct pen_trainer *t);
 int pen_trainer_sample(struct pen_trainer *t, double epoch);
 
+/* trainer_tell.c: what was chosen, before anything is made; how the memory that was
+ * taken lies; what became of early updates. */
+void pen_trainer_tell_start(const struct pen_trainer *t);
+void pen_trainer_tell_memory(const struct pen_session *session);
+void pen_trainer_tell_outcomes(const struct pen_trainer *t);
+
 /* trainer_loop.c */
 int pen_trainer_loop(struct pen_trainer *t);
 
