@@ -22,6 +22,7 @@ BIG = Job(os.path.join(SCRATCH.name, "big"), "--batch-size", "1", "--save-steps"
 
 
 def drive(folder):
+    os.makedirs(folder, exist_ok=True)
     return ("--offload-optimizer", "nvme", "--nvme-path", f"{folder}/nvme", *TILE)
 
 

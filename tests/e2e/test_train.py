@@ -21,6 +21,7 @@ JOB = Job(os.path.join(SCRATCH.name, "job"), *CONSTANT, "--gradient-accumulation
 
 
 def drive(folder):
+    os.makedirs(folder, exist_ok=True)
     return ("--offload-optimizer", "nvme", "--nvme-path", f"{folder}/nvme", *TILE)
 
 
