@@ -17,6 +17,8 @@ import hashlib
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FOLDER = "kernels/cuda"
+SECONDS = 90  # of a CPU, for a test that takes fifteen
 
 # What is taken out: a statement, a vote whose barrier alone is, what makes an addition atomic.
 PATTERNS = [(r"__syncthreads\(\);", ";"), (r"__syncwarp\(\);", ";"), (r"ptx_copy_wait\(\);", ";"),
@@ -92,13 +95,12 @@ def link(build, folder, objects, test, race):
 def notices(build, folder, sources, test, race, environment):
     """How the test ends: None if it passes, else its word on why."""
     program = link(build, folder, compile_kernels(folder, sources, race), test, race)
-    try:
-        done = subprocess.run([program], capture_output=True, text=True, env=environment,
-                              timeout=600)
-    except subprocess.TimeoutExpired:
-        return "it hangs"
+    done = subprocess.run([program], capture_output=True, text=True, env=environment, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)))
     if done.returncode == 0:
         return None
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "it hangs"
     text = done.stdout + done.stderr
     if re.search(r"^simt: race in", text, re.M):
         return "race"

@@ -29,6 +29,8 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+[[maybe_unused]] constexpr size_t ENTRY_BYTES = 16 << 10;
+
 #if defined(__x86_64__)
 extern "C" void simt_switch_stack(void **save, void *to);
 /* Saves what the ABI asks a callee to keep. */
@@ -95,7 +97,9 @@ void simt_fiber_begin(simt_fiber *f, char *stack, size_t index,
 {
   f->stack = stack;
 #if SIMT_ASAN
-  __asan_unpoison_memory_region(f->stack, SIMT_STACK_BYTES);
+  /* Frames that were left are clean; the entry's own, near the top, never is. */
+  __asan_unpoison_memory_region(f->stack + SIMT_STACK_BYTES - ENTRY_BYTES,
+                                ENTRY_BYTES);
   f->asan[0] = nullptr;
   f->asan[1] = f->stack;
   f->asan[2] = (void *)SIMT_STACK_BYTES;
@@ -125,7 +129,7 @@ void simt_fiber_switch(simt_fiber *from, simt_fiber *to, bool ends)
 #if SIMT_ASAN
   __sanitizer_start_switch_fiber(ends ? nullptr : &from->asan[0], to->asan[1],
                                  (size_t)to->asan[2]);
-  if (!from->stack) { /* the OS thread's own: its bounds are asked for once */
+  if (!from->stack && !from->asan[1]) { /* the OS thread's own: asked for once */
     pthread_attr_t attr;
     size_t size = 0;
     pthread_getattr_np(pthread_self(), &attr);
