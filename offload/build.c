@@ -235,9 +235,12 @@ static void emit_commit(struct pen_emit *e)
     e->s->tasks[id].wait[PEN_LANE_WRITE] = e->s->tasks[id].ticket - 1;
 }
 
-/* Every block was updated by the forward pass that just ended, or none was. */
+/* Every block was updated by the forward pass that just ended, or none was; the
+ * embedding's are unless they had to be first, since nothing of it waits for them. */
 static void end_updates(struct pen_emit *e)
 {
+  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++)
+    pen_build_update(e, b);
   if (e->commits && (e->carry->pending || e->shape->save)) {
     emit_commit(e);
     e->carry->halves_due = false;
@@ -275,8 +278,6 @@ static void emit_group(struct pen_emit *e, struct pen_build_span g)
       pen_build_experts_forward(e, g, body);
     else
       emit_forward_block(e, g, body);
-  for (size_t b = e->w->rows_begin; b < e->w->rows_end; b++)
-    pen_build_update(e, b); /* unless they had to come first */
   if (e->shape->kind == PEN_STEP_LOGITS) {
     emit_head_logits(e, g);
     end_updates(e);

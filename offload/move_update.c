@@ -168,6 +168,35 @@ uint32_t pen_move_state_host(struct pen_emit *e, uint32_t tile)
   return slot;
 }
 
+/* A tile's weights to the device that keeps them, while the next tile is updated. */
+static void send_tile(struct pen_emit *e, uint32_t number, uint32_t from,
+                      uint32_t to, enum pen_guard guard)
+{
+  const struct pen_tile *tile = &e->l->tiles[number];
+  struct part part = part_of(e, tile);
+  uint32_t task = pen_emit_task(e, PEN_TASK_COPY, PEN_LANE_UPLOAD, guard,
+                                tile->block, PEN_NONE);
+  pen_emit_read_part(e, from, part.offset, part.bytes);
+  pen_emit_write_part(e, to, part.offset, part.bytes);
+  set_tile(e, task, number, 0);
+  if (e->rc == 0)
+    e->s->tasks[task].cost.link_bytes = part.bytes;
+}
+
+/* When an update is skipped the weights on the drive stand: they are brought
+ * instead, so that the ring slot is right either way. */
+static void send_block(struct pen_emit *e, size_t block, uint32_t weights,
+                       bool again, enum pen_guard guard)
+{
+  uint32_t id = (uint32_t)block, home = e->l->weight_home[block];
+  uint64_t bytes = pen_move_weight_bytes(e, block);
+  if (!again)
+    pen_emit_copy(e, PEN_LANE_READ, PEN_GUARD_SKIP, id, PEN_NONE, home, weights,
+                  bytes);
+  pen_emit_renew(e, home);
+  pen_emit_copy(e, PEN_LANE_WRITE, guard, id, PEN_NONE, weights, home, bytes);
+}
+
 void pen_move_update(struct pen_emit *e, size_t block)
 {
   uint32_t id = (uint32_t)block, home = e->l->weight_home[block];
@@ -179,32 +208,24 @@ void pen_move_update(struct pen_emit *e, size_t block)
   pen_emit_forget(e, e->l->weight_device, id);
   bool in_place = tier == PEN_TIER_HOST ||
                   pen_emit_tier(e, e->l->grad_home[block]) == PEN_TIER_DEVICE;
-  if (in_place)
-    pen_emit_renew(e, home);
-  else
+  if (!in_place)
     weights = pen_emit_take(e, e->l->weight_host, id);
+  if (tier != PEN_TIER_NVME)
+    pen_emit_renew(e, home);
   pen_emit_pin(e, weights);
   for (uint32_t t = e->l->block_tiles[block]; t < e->l->block_tiles[block + 1];
-       t++)
+       t++) {
     update_tile(e, t, weights, guard);
+    if (!in_place && tier == PEN_TIER_DEVICE)
+      send_tile(e, t, weights, home, guard);
+  }
   pen_emit_unpin(e, weights);
   if (e->commits && e->carry->halves_due)
     pen_move_halves(e, block, PEN_GUARD_SKIP);
-  if (in_place)
-    return;
-  /* When the update is skipped the old weights stand: bring them instead, so
-   * that the ring slot is right either way. */
-  enum pen_lane bring =
-      tier == PEN_TIER_NVME ? PEN_LANE_READ : PEN_LANE_DOWNLOAD;
-  enum pen_lane home_lane =
-      tier == PEN_TIER_NVME ? PEN_LANE_WRITE : PEN_LANE_UPLOAD;
-  uint64_t bytes = pen_move_weight_bytes(e, block);
-  if (!again)
-    pen_emit_copy(e, bring, PEN_GUARD_SKIP, id, PEN_NONE, home, weights, bytes);
-  pen_emit_renew(e, home);
-  pen_emit_copy(e, home_lane, guard, id, PEN_NONE, weights, home, bytes);
-  if (again) /* the slot is right only if the update was done again */
-    pen_emit_forget(e, e->l->weight_host, id);
+  if (tier == PEN_TIER_NVME)
+    send_block(e, block, weights, again, guard);
+  if (!in_place && (again || tier == PEN_TIER_DEVICE))
+    pen_emit_forget(e, e->l->weight_host, id); /* right only if it was updated */
 }
 
 /* ---- out of place ---- */
@@ -255,14 +276,18 @@ void pen_move_speculate(struct pen_emit *e, size_t block, uint32_t grad)
   else /* nobody may find it as the block's: it is not yet */
     weights = pen_emit_take(e, e->l->weight_host, PEN_NONE);
   pen_emit_pin(e, weights);
+  if (tier == PEN_TIER_DEVICE)
+    pen_emit_renew(e, shadow);
   for (uint32_t t = e->l->block_tiles[block]; t < e->l->block_tiles[block + 1];
-       t++)
+       t++) {
     speculate_tile(e, t, grad, weights);
+    if (tier == PEN_TIER_DEVICE)
+      send_tile(e, t, weights, shadow, always);
+  }
   pen_emit_unpin(e, weights);
-  if (tier == PEN_TIER_HOST)
+  if (tier != PEN_TIER_NVME)
     return;
   pen_emit_renew(e, shadow);
-  pen_emit_copy(e, tier == PEN_TIER_NVME ? PEN_LANE_WRITE : PEN_LANE_UPLOAD,
-                always, (uint32_t)block, PEN_NONE, weights, shadow,
-                pen_move_weight_bytes(e, block));
+  pen_emit_copy(e, PEN_LANE_WRITE, always, (uint32_t)block, PEN_NONE, weights,
+                shadow, pen_move_weight_bytes(e, block));
 }

@@ -11,7 +11,7 @@ int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
                        const struct pen_workload *workload,
                        const struct pen_layout *layout,
                        const struct pen_shape *shape, bool commits,
-                       bool drains)
+                       enum pen_rehearsal_updates updates)
 {
   struct pen_rehearsal *r = ret_rehearsal;
   struct pen_shape drain = {.kind = PEN_STEP_DRAIN};
@@ -24,9 +24,11 @@ int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
   for (int step = 0; rc == 0 && step < STEPS_TO_FULL_FLIGHT; step++) {
     rc = pen_schedule_build(workload, layout, shape, commits, &r->carry,
                             &r->schedule);
-    if (rc == 0 && drains)
+    if (rc == 0 && updates == PEN_REHEARSAL_DRAINED)
       rc = pen_schedule_build(workload, layout, &drain, commits, &r->carry,
                               &r->drain);
+    if (updates == PEN_REHEARSAL_NONE)
+      r->carry.pending = r->carry.speculated = false;
   }
   size_t tasks = max_size(r->schedule.n_tasks, r->drain.n_tasks);
   return rc < 0 ? rc : pen_simulate_create(tasks, &r->simulate);

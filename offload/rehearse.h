@@ -13,14 +13,20 @@ struct pen_rehearsal {
   struct pen_simulate *simulate;
 };
 
+enum pen_rehearsal_updates {
+  PEN_REHEARSAL_CARRIED, /* each step's update is applied by the next one */
+  PEN_REHEARSAL_DRAINED, /* ... before the next one begins */
+  PEN_REHEARSAL_NONE,    /* ... never: nothing is left to hide */
+};
+
 /* Builds the third step of a run: the first has no update to apply, and rings
- * are as they stay after the second.  drains: each step's update is applied before
- * the next begins.  After any return pen_rehearsal_close is right. */
+ * are as they stay after the second.  After any return pen_rehearsal_close is
+ * right. */
 int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
                        const struct pen_workload *workload,
                        const struct pen_layout *layout,
                        const struct pen_shape *shape, bool commits,
-                       bool drains);
+                       enum pen_rehearsal_updates updates);
 /* As often as wanted, on any machine; see pen_simulate_run. */
 int pen_rehearsal_run(const struct pen_rehearsal *rehearsal,
                       const struct pen_simulate_options *options,

@@ -87,8 +87,8 @@ struct rehearsal {
   struct pen_trace *trace;
 };
 
-static int build_step(const struct pen_plan *plan, bool updates,
-                      struct rehearsal *r)
+static int build_step(const struct pen_plan *plan,
+                      enum pen_rehearsal_updates updates, struct rehearsal *r)
 {
   const struct pen_session *s = &plan->trainer.session;
   bool commits = plan->trainer.set.durable && s->layout.n_store_tiles > 0 &&
@@ -97,10 +97,16 @@ static int build_step(const struct pen_plan *plan, bool updates,
   struct pen_shape shape = {.kind = PEN_STEP_TRAIN,
                             .n_micros = plan->micros_per_step,
                             .n_tokens = plan->tokens_per_step,
-                            .speculates = updates};
-  bool drains = updates && plan->trainer.set.machine.updates_after_backward;
+                            .speculates = updates != PEN_REHEARSAL_NONE};
   return pen_rehearsal_open(&r->step, pen_model_workload(s->model), &s->layout,
-                            &shape, commits, drains);
+                            &shape, commits, updates);
+}
+
+static enum pen_rehearsal_updates updates_of(const struct pen_plan *plan)
+{
+  return plan->trainer.set.machine.updates_after_backward
+             ? PEN_REHEARSAL_DRAINED
+             : PEN_REHEARSAL_CARRIED;
 }
 
 static int run_on(struct rehearsal *r, const struct pen_machine *machine,
@@ -116,8 +122,7 @@ static int measure_exposed(struct pen_plan *plan)
   struct rehearsal r = {.options = pen_session_simulate_options(
                             &plan->trainer.session, &plan->machine)};
   struct pen_simulate_result without;
-  r.options.apply = false;
-  int rc = build_step(plan, false, &r);
+  int rc = build_step(plan, PEN_REHEARSAL_NONE, &r);
   if (rc == 0)
     rc = run_on(&r, &plan->machine, NULL, &without);
   pen_rehearsal_close(&r.step);
@@ -219,7 +224,7 @@ int pen_plan_simulate(struct pen_plan *plan, const struct pen_machine *machine,
   plan->n_better = 0;
   int rc = pen_drives_choose(&plan->trainer.set.machine, &plan->machine);
   if (rc == 0)
-    rc = build_step(plan, true, &r);
+    rc = build_step(plan, updates_of(plan), &r);
   if (rc == 0)
     rc = simulate(plan, &r, trace);
   pen_trace_free(&r.trace);
@@ -233,7 +238,7 @@ int pen_plan_time(const struct pen_plan *plan, const struct pen_machine *machine
 {
   struct rehearsal r = {
       .options = pen_session_simulate_options(&plan->trainer.session, machine)};
-  int rc = build_step(plan, true, &r);
+  int rc = build_step(plan, updates_of(plan), &r);
   if (rc == 0)
     rc = run_on(&r, machine, NULL, ret_result);
   pen_rehearsal_close(&r.step);

@@ -84,19 +84,31 @@ static size_t quarters(size_t of, size_t values[VALUES_MAX])
 }
 
 /* None, quarters, all; and near the best so far. */
+static size_t shares(size_t of, size_t best, size_t values[VALUES_MAX])
+{
+  size_t n = quarters(of, values);
+  for (size_t part = 8; part <= 16; part *= 2) {
+    size_t some = of / part;
+    if (best >= some)
+      add_value(best - some, values, &n);
+    if (best + some <= of)
+      add_value(best + some, values, &n);
+  }
+  return n;
+}
+
 static size_t recompute_values(const struct search *s,
                                size_t values[VALUES_MAX])
 {
   const struct pen_workload *w = s->p->workload;
-  size_t n_body = w->body_end - w->body_begin, n = quarters(n_body, values);
-  for (size_t part = 8; part <= 16; part *= 2) {
-    size_t some = n_body / part;
-    if (s->recompute >= some)
-      add_value(s->recompute - some, values, &n);
-    if (s->recompute + some <= n_body)
-      add_value(s->recompute + some, values, &n);
-  }
-  return n;
+  return shares(w->body_end - w->body_begin, s->recompute, values);
+}
+
+/* By the rule none is. */
+static size_t early_values(const struct search *s, size_t values[VALUES_MAX])
+{
+  size_t best = s->best.value[EARLY];
+  return shares(s->p->workload->n_blocks, best == BY_RULE ? 0 : best, values);
 }
 
 static size_t values_of(const struct search *s, int choice,
@@ -135,7 +147,7 @@ static size_t values_of(const struct search *s, int choice,
                ? doublings(1, d->update_threads, d->update_threads, values)
                : 0;
   default: /* blocks that are updated during backward */
-    return f->early ? quarters(p->workload->n_blocks, values) : 0;
+    return f->early ? early_values(s, values) : 0;
   }
 }
 
@@ -218,7 +230,8 @@ static int simulate(const struct pen_search_problem *p,
   bool commits = p->commits && layout->n_store_tiles > 0 &&
                  layout->n_store_tiles == layout->n_tiles;
   int rc = pen_rehearsal_open(&rehearsal, p->workload, layout, &p->shape,
-                              commits, p->drains);
+                              commits, p->drains ? PEN_REHEARSAL_DRAINED
+                                                 : PEN_REHEARSAL_CARRIED);
   if (rc == 0)
     rc = pen_rehearsal_run(&rehearsal, &options, NULL, &step);
   if (rc == 0)

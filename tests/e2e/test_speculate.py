@@ -178,6 +178,7 @@ def what_is_exposed_is_planned():
         assert 0 <= time["exposed_update_seconds"] < time["seconds_per_step"], time
     lazy, early, after = (plan["time"]["seconds_per_step"] for plan in told.values())
     assert early < 0.9 * lazy and lazy < 0.9 * after, (lazy, early, after)
+    assert told["--speculative-updates",]["time"]["exposed_update_seconds"] < 0.05 * early, told
     assert [plan["speculative_blocks"] > 0 for plan in told.values()] == [False, True, False], told
 
 

@@ -205,7 +205,7 @@ static void test_halves_are_due_until_a_commit(void **state)
 
 struct rows_count {
   size_t gathers, gathers_ahead, tiles_ahead;
-  size_t first_forward, first_update; /* of the rows; places in the schedule */
+  size_t first_forward, first_update, last_head; /* of the rows; places in the schedule */
 };
 
 /* What the second training step does for the embedding's rows; each of their
@@ -237,6 +237,8 @@ static struct rows_count count_rows(const struct pen_placement *p,
     }
     if (t->kind == PEN_TASK_FORWARD && n.first_forward == SIZE_MAX)
       n.first_forward = i;
+    if (t->kind == PEN_TASK_HEAD_FORWARD)
+      n.last_head = i;
     if (t->kind == PEN_TASK_UPDATE && n.first_update == SIZE_MAX &&
         pen_workload_is_rows(&b.toy.workload, t->block))
       n.first_update = i;
@@ -268,12 +270,49 @@ static void test_rows_are_made_ahead(void **state)
     assert_int_equal(n.gathers_ahead, MICROS);
     assert_int_equal(n.gathers, 0);
     assert_true(n.first_forward < n.first_update && n.first_update < SIZE_MAX);
+    /* Other blocks' updates do not wait for it, the head's neither. */
+    assert_true(pen_workload_is_tied(&toy.workload) || n.last_head < n.first_update);
     p.gradients_host_bytes = 0; /* on NVMe */
     n = count_rows(&p, kind, MICROS);
     assert_int_equal(n.tiles_ahead + n.gathers_ahead, 0);
     assert_int_equal(n.gathers, MICROS * blocks);
     assert_true(n.first_update < n.first_forward);
   }
+}
+
+/* The next tile is updated while the one before it goes up. */
+static void test_weights_go_up_by_tile(void **state)
+{
+  (void)state;
+  struct pen_placement p = places_plain();
+  struct pen_shape shape = {.kind = PEN_STEP_TRAIN, .n_micros = 1, .n_tokens = 16,
+                            .speculates = true};
+  struct bench b;
+  p.unified = false;
+  p.weights_device_bytes = PEN_ALL_BYTES;
+  p.speculative_blocks = 2;
+  bench_init(&b, &p, TOY_UNTIED, 1, false);
+  for (int step = 0; step < 2; step++)
+    test_ok(pen_schedule_build(&b.toy.workload, &b.layout, &shape, false, &b.carry,
+                               &b.schedule));
+  size_t sent[PEN_GUARDS] = {0}, updated[PEN_GUARDS] = {0};
+  uint32_t newest = 0; /* ticket of an update */
+  for (size_t i = 0; i < b.schedule.n_tasks; i++) {
+    const struct pen_task *t = &b.schedule.tasks[i];
+    if ((t->kind == PEN_TASK_UPDATE || t->kind == PEN_TASK_SPECULATE) &&
+        !pen_workload_is_rows(&b.toy.workload, t->block)) { /* those stay in RAM */
+      newest = t->ticket;
+      updated[t->guard]++;
+    }
+    if (t->kind == PEN_TASK_COPY && t->tile != PEN_NONE) {
+      assert_int_equal(t->wait[PEN_LANE_UPDATE], newest);
+      sent[t->guard]++;
+    }
+  }
+  assert_true(updated[PEN_GUARD_APPLY] > 0 && updated[PEN_GUARD_REDO] > 0);
+  assert_int_equal(updated[PEN_GUARD_ALWAYS], updated[PEN_GUARD_REDO]);
+  assert_memory_equal(sent, updated, sizeof sent);
+  bench_done(&b);
 }
 
 static void test_impossible_placements_are_refused(void **state)
@@ -331,6 +370,7 @@ int main(void)
       cmocka_unit_test(test_sums_leave_out_the_rare),
       cmocka_unit_test(test_halves_are_due_until_a_commit),
       cmocka_unit_test(test_rows_are_made_ahead),
+      cmocka_unit_test(test_weights_go_up_by_tile),
       cmocka_unit_test(test_impossible_placements_are_refused),
       cmocka_unit_test(test_budgets_are_kept),
   };
