@@ -95,8 +95,11 @@ def link(build, folder, objects, test, race):
 def notices(build, folder, sources, test, race, environment):
     """How the test ends: None if it passes, else its word on why."""
     program = link(build, folder, compile_kernels(folder, sources, race), test, race)
-    done = subprocess.run([program], capture_output=True, text=True, env=environment, check=False,
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)))
+    try:
+        done = subprocess.run([program], capture_output=True, text=True, env=environment, check=False, timeout=600,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)))
+    except subprocess.TimeoutExpired:
+        return "it hangs"
     if done.returncode == 0:
         return None
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
