@@ -53,6 +53,18 @@ void pen_bench_traffic_close(struct pen_bench_traffic **traffic)
   *traffic = NULL;
 }
 
+/* Every second slot of an update begins with a write, of new bytes: if all read
+ * first, they would all write next, and so on, and the drive would do one thing
+ * at a time. */
+static void begin_slot(struct pen_bench_traffic *t, size_t i)
+{
+  struct slot *slot = &t->slots[i];
+  slot->write = t->o.way == PEN_BENCH_WRITE ||
+                (t->o.way == PEN_BENCH_UPDATE && i % 2);
+  if (slot->write)
+    pen_bench_file_fill(t->file, t->buffers + i * t->o.request, t->o.request);
+}
+
 static int take_memory(struct pen_bench_traffic *t)
 {
   size_t bytes = t->o.depth * t->o.request;
@@ -65,9 +77,7 @@ static int take_memory(struct pen_bench_traffic *t)
                          t->o.depth, t->o.request);
   t->buffers = buffers;
   for (size_t i = 0; i < t->o.depth; i++)
-    t->slots[i].write = t->o.way == PEN_BENCH_WRITE;
-  if (t->o.way == PEN_BENCH_WRITE)
-    pen_bench_file_fill(t->file, t->buffers, bytes);
+    begin_slot(t, i);
   struct pen_engine_region region = {t->buffers, bytes};
   bool fits = bytes <= PEN_ENGINE_REGION_BYTES_MAX;
   return pen_transfer_queue_create(t->file->engine, t->o.depth, &t->file->file,

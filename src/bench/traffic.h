@@ -13,9 +13,9 @@ enum pen_bench_way {
   PEN_BENCH_READ,
   PEN_BENCH_WRITE,
   /* As an optimizer: a transfer reads in one half of the file, and when it has,
-   * what it read is written into the other half; bytes each way are equal, and
-   * how many of either are in flight the drive decides.  The halves change
-   * places with every lap. */
+   * what it read is written into the other half; half of the transfers begin
+   * with a write.  Bytes each way are equal, and how many of either are in
+   * flight the drive decides.  The halves change places with every lap. */
   PEN_BENCH_UPDATE,
   PEN_BENCH_WAYS
 };
