@@ -2,6 +2,8 @@
 #ifndef PEN_SRC_CLI_BENCH_H
 #define PEN_SRC_CLI_BENCH_H
 
+#include <stdio.h>
+
 #include "src/bench/bench.h"
 #include "src/bench/tiers.h"
 #include "src/cli/config.h"
@@ -24,7 +26,7 @@ struct pen_bench_advice {
 int pen_bench_advice_make(const struct pen_config *config,
                           const struct pen_machine *machine,
                           struct pen_bench_advice *ret_advice);
-void pen_bench_advice_print(const struct pen_bench_advice *advice);
+void pen_bench_advice_print(FILE *file, const struct pen_bench_advice *advice);
 void pen_bench_advice_put(struct pen_json_writer *writer,
                           const struct pen_bench_advice *advice);
 
@@ -32,6 +34,9 @@ void pen_bench_advice_put(struct pen_json_writer *writer,
 int pen_bench_print(int format, const struct pen_bench_table *table,
                     const struct pen_bench_advice *advice,
                     const struct pen_machine *machine);
+/* This process's command, as a shell would take it. */
+#define PEN_BENCH_COMMAND_BYTES 2400
+void pen_bench_command(char ret_text[PEN_BENCH_COMMAND_BYTES]);
 /* "1.5 G" */
 void pen_bench_print_rate(double rate);
 

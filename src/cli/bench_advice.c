@@ -123,54 +123,55 @@ static const char *number(double value, char ret_text[NUMBER_BYTES])
   return ret_text;
 }
 
-static void print_life(const struct pen_drive_advice *m)
+static void print_life(FILE *f, const struct pen_drive_advice *m)
 {
   if (m->steps_to_tbw > 0)
-    printf("  %9s steps, %s days to the rating",
+    fprintf(f, "  %9s steps, %s days to the rating",
            number(m->steps_to_tbw, (char[NUMBER_BYTES]){0}),
            number(m->days_to_tbw, (char[NUMBER_BYTES]){0}));
 }
 
-static void print_model(const struct pen_drive_advice *m)
+static void print_model(FILE *f, const struct pen_drive_advice *m)
 {
   char needed[PEN_SIZE_TEXT_BYTES], written[PEN_SIZE_TEXT_BYTES];
   pen_size_format(m->drive_bytes, needed);
   pen_size_format(m->written_bytes, written);
-  printf("  %-10s %8s on drives%s", m->model, needed,
+  fprintf(f, "  %-10s %8s on drives%s", m->model, needed,
          m->has_room ? "" : " (more than is free)");
   if (!m->fits) {
-    puts("; does not fit in this machine's memory");
+    fputs("; does not fit in this machine's memory\n", f);
     return;
   }
-  printf(", %8s written a step; a step %s s, of them %s s for the drives "
+  fprintf(f, ", %8s written a step; a step %s s, of them %s s for the drives "
          "(their own work %s s)",
          written, number(m->step_seconds, (char[NUMBER_BYTES]){0}),
          number(m->added_seconds, (char[NUMBER_BYTES]){0}),
          number(m->alone_seconds, (char[NUMBER_BYTES]){0}));
-  print_life(m);
-  putchar('\n');
+  print_life(f, m);
+  fputc('\n', f);
 }
 
-void pen_bench_advice_print(const struct pen_bench_advice *advice)
+void pen_bench_advice_print(FILE *file, const struct pen_bench_advice *advice)
 {
+  FILE *f = file;
   const struct pen_bench_advice *a = advice;
   char room[PEN_SIZE_TEXT_BYTES];
   if (!a->asked)
     return;
   pen_size_format(a->free_bytes, room);
-  printf("state, %d checkpoints and the model of %.3g B parameters have room in "
+  fprintf(f, "state, %d checkpoints and the model of %.3g B parameters have room in "
          "the %s free on %zu drive%s\n", CHECKPOINTS, (double)a->largest / 1e9,
          room, a->n_drives, a->n_drives == 1 ? "" : "s");
   if (!a->simulated) {
-    printf("each billion parameters with their state there: %.3g s of the drives' "
+    fprintf(f, "each billion parameters with their state there: %.3g s of the drives' "
            "work a step, 12 GB written; what it adds to a step is not known: %s\n",
            STATE_BYTES * 1e9 / a->mixed, a->missing);
     return;
   }
-  printf("with optimizer state there, at %llu tokens a step:\n",
+  fprintf(f, "with optimizer state there, at %llu tokens a step:\n",
          (unsigned long long)a->models[0].tokens_per_step);
   for (size_t i = 0; i < a->n_models; i++)
-    print_model(&a->models[i]);
+    print_model(f, &a->models[i]);
 }
 
 static void put_model(struct pen_json_writer *w,

@@ -1,5 +1,7 @@
 /* bench_print.c: results of `penstock bench` as text, Markdown, CSV, JSON or
- * lines of JSON, all from the same rows.  Main thread. */
+ * lines of JSON, all from the same rows.  In CSV and lines of JSON, which are
+ * rows and no more, each has the command, and what else there is to say goes to
+ * standard error.  Main thread. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,8 +10,6 @@
 #include "base/size.h"
 #include "io/json_write.h"
 #include "src/cli/bench.h"
-
-#define COMMAND_BYTES 2400
 
 void pen_bench_print_rate(double rate)
 {
@@ -37,9 +37,9 @@ static void print_text_rows(const struct pen_bench_table *table)
   }
 }
 
-/* The command, as a shell would take it. */
-static void put_command(char *ret_text, size_t bytes)
+void pen_bench_command(char ret_text[PEN_BENCH_COMMAND_BYTES])
 {
+  size_t bytes = PEN_BENCH_COMMAND_BYTES;
   char raw[2048];
   FILE *f = fopen("/proc/self/cmdline", "re");
   size_t n = f ? fread(raw, 1, sizeof raw - 1, f) : 0, at = 0;
@@ -59,13 +59,16 @@ static void put_command(char *ret_text, size_t bytes)
   }
 }
 
-static void print_notes(const struct pen_bench_table *table, const char *before)
+static void print_notes(FILE *f, const struct pen_bench_table *table,
+                        const char *before)
 {
   for (size_t i = 0; i < table->n_notes; i++)
-    printf("%s%s\n", before, table->notes[i]);
+    fprintf(f, "%s%s\n", before, table->notes[i]);
 }
 
-static void put_row(struct pen_json_writer *w, const struct pen_bench_row *r)
+/* command: NULL where it stands elsewhere. */
+static void put_row(struct pen_json_writer *w, const struct pen_bench_row *r,
+                    const char *command)
 {
   pen_json_begin_object(w, NULL);
   pen_json_put_string(w, "name", r->name);
@@ -78,6 +81,8 @@ static void put_row(struct pen_json_writer *w, const struct pen_bench_row *r)
     pen_json_put_double(w, "of_ceiling", r->of_ceiling);
     pen_json_put_string(w, "ceiling", r->ceiling);
   }
+  if (command)
+    pen_json_put_string(w, "command", command);
   pen_json_end_object(w);
 }
 
@@ -88,14 +93,14 @@ static int print_json(const struct pen_bench_table *table,
   struct pen_json_writer w;
   const char *text;
   size_t bytes;
-  char command[COMMAND_BYTES];
-  put_command(command, sizeof command);
+  char command[PEN_BENCH_COMMAND_BYTES];
+  pen_bench_command(command);
   pen_json_writer_init(&w, NULL, 0, true);
   pen_json_begin_object(&w, NULL);
   pen_json_put_string(&w, "command", command);
   pen_json_begin_array(&w, "results");
   for (size_t i = 0; i < table->n_rows; i++)
-    put_row(&w, &table->rows[i]);
+    put_row(&w, &table->rows[i], NULL);
   pen_json_end_array(&w);
   pen_json_begin_array(&w, "notes");
   for (size_t i = 0; i < table->n_notes; i++)
@@ -113,13 +118,15 @@ static int print_json(const struct pen_bench_table *table,
 
 static int print_json_lines(const struct pen_bench_table *table)
 {
+  char command[PEN_BENCH_COMMAND_BYTES];
   int rc = 0;
+  pen_bench_command(command);
   for (size_t i = 0; rc == 0 && i < table->n_rows; i++) {
     struct pen_json_writer w;
     const char *text;
     size_t bytes;
     pen_json_writer_init(&w, NULL, 0, false);
-    put_row(&w, &table->rows[i]);
+    put_row(&w, &table->rows[i], command);
     rc = pen_json_finish(&w, &text, &bytes);
     if (rc == 0)
       puts(text);
@@ -132,8 +139,8 @@ static int print_json_lines(const struct pen_bench_table *table)
 
 static void print_markdown(const struct pen_bench_table *table)
 {
-  char command[COMMAND_BYTES];
-  put_command(command, sizeof command);
+  char command[PEN_BENCH_COMMAND_BYTES];
+  pen_bench_command(command);
   printf("    %s\n\n", command);
   puts("| what | unit | median | least | most | runs | of ceiling |\n"
        "| --- | --- | ---: | ---: | ---: | ---: | ---: |");
@@ -150,7 +157,7 @@ static void print_markdown(const struct pen_bench_table *table)
       printf("%.0f %% of %s", 100 * r->of_ceiling, r->ceiling);
     puts(" |");
   }
-  print_notes(table, "\n");
+  print_notes(stdout, table, "\n");
 }
 
 static void put_quoted(const char *text)
@@ -163,7 +170,9 @@ static void put_quoted(const char *text)
 
 static void print_csv(const struct pen_bench_table *table)
 {
-  puts("what,unit,median,least,most,runs,of_ceiling,ceiling");
+  char command[PEN_BENCH_COMMAND_BYTES];
+  pen_bench_command(command);
+  puts("what,unit,median,least,most,runs,of_ceiling,ceiling,command");
   for (size_t i = 0; i < table->n_rows; i++) {
     const struct pen_bench_row *r = &table->rows[i];
     put_quoted(r->name);
@@ -173,6 +182,8 @@ static void print_csv(const struct pen_bench_table *table)
       printf("%.17g", r->of_ceiling);
     putchar(',');
     put_quoted(r->ceiling);
+    putchar(',');
+    put_quoted(command);
     putchar('\n');
   }
 }
@@ -181,24 +192,34 @@ int pen_bench_print(int format, const struct pen_bench_table *table,
                     const struct pen_bench_advice *advice,
                     const struct pen_machine *machine)
 {
-  char command[COMMAND_BYTES];
+  char command[PEN_BENCH_COMMAND_BYTES];
+  FILE *f = stdout; /* of what is no row */
+  int rc = 0;
   switch (format) {
   case PEN_CONFIG_OUTPUT_JSON:
     return print_json(table, advice, machine);
-  case PEN_CONFIG_OUTPUT_JSONL:
-    return print_json_lines(table);
   case PEN_CONFIG_OUTPUT_MD:
     print_markdown(table);
+    fputs(advice->asked ? "\n```\n" : "", f);
+    pen_bench_advice_print(f, advice);
+    fputs(advice->asked ? "```\n" : "", f);
     return 0;
+  case PEN_CONFIG_OUTPUT_JSONL:
+    f = stderr;
+    rc = print_json_lines(table);
+    print_notes(f, table, "");
+    break;
   case PEN_CONFIG_OUTPUT_CSV:
+    f = stderr;
     print_csv(table);
-    return 0;
+    print_notes(f, table, "");
+    break;
   default:
-    put_command(command, sizeof command);
+    pen_bench_command(command);
     puts(command);
     print_text_rows(table);
-    print_notes(table, "");
-    pen_bench_advice_print(advice);
-    return 0;
+    print_notes(f, table, "");
   }
+  pen_bench_advice_print(f, advice);
+  return rc;
 }

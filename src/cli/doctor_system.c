@@ -1,8 +1,7 @@
 /* doctor_system.c: what the kernel and its administrator allow.
  *
  * Reads /proc and /sys.  Main thread.
- * Disadvantage: memory is judged as it is now; a limit of a parent cgroup is
- * not looked for. */
+ * Disadvantage: memory is judged as it is now. */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>

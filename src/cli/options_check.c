@@ -203,14 +203,12 @@ static int check_bench(const struct pen_config *config)
 static int check_format(const struct pen_config *config, uint32_t verb)
 {
   int format = config->output_format;
-  bool tiers = verb == PEN_VERB_BENCH && config->bench &&
-               strcmp(config->bench, "tiers") == 0;
   if (format == PEN_CONFIG_OUTPUT_YAML && verb != PEN_VERB_PLAN)
     return pen_error_set(-PEN_EUSAGE, "-o yaml writes a plan as options; give "
                          "text or json");
   if (format == PEN_CONFIG_OUTPUT_JSONL && verb == PEN_VERB_EVAL)
     return 0;
-  if (format > PEN_CONFIG_OUTPUT_YAML && (verb != PEN_VERB_BENCH || tiers))
+  if (format > PEN_CONFIG_OUTPUT_YAML && verb != PEN_VERB_BENCH)
     return pen_error_set(-PEN_EUSAGE, "-o jsonl, md and csv are for the rows of "
                          "bench, jsonl for eval too; give text or json");
   return 0;

@@ -131,6 +131,18 @@ def what_a_drive_means_to_training_is_told(folder):
 
 
 @test
+def every_form_says_what_a_drive_means(folder):
+    drive_here(folder)
+    words = ("bench", "nvme", folder, "--profile", os.path.join(folder, "machine.json"), *SMALL[:-2], *ONE_POINT)
+    for form in ("text", "md", "csv", "jsonl"):
+        done = succeed(*words, "-o", form)
+        rows_only = form in ("csv", "jsonl")
+        told = done.stderr if rows_only else done.stdout
+        assert "the page cache was passed by" in told and "B parameters have room" in told, (form, done)
+        assert not rows_only or all(line[0] in '{w"' for line in done.stdout.splitlines()), done.stdout
+
+
+@test
 def drives_are_measured_alone_and_together(folder):
     drive_here(folder)
     for name in "ab":
@@ -302,9 +314,13 @@ def levels_of_memory_grow_slower(folder):
         assert abs(row["cycles"] * told["cycle_seconds"] / row["latency_seconds"] - 1) < 1e-9
     if len(rows) > 1:  # by more than any noise
         assert rows[-1]["latency_seconds"] > 3 * rows[0]["latency_seconds"], rows
-    assert "cycle = 1 s" in succeed("bench", "tiers", *options).stdout
+    assert told["command"].startswith("penstock bench tiers")
+    text = succeed("bench", "tiers", *options).stdout
+    assert text.startswith("penstock bench tiers --profile") and "cycle = 1 s" in text, text
+    done = succeed("bench", "tiers", *options, "-o", "csv")
+    assert [row["what"].split(",")[0] for row in csv.DictReader(done.stdout.splitlines())] == [
+        row["name"] for row in rows] and done.stderr.count("if one cycle were one second") == len(rows), done
     assert not os.path.exists(options[1]), "what no plan reads was kept"
-    fail(2, "text or json", "bench", "tiers", *options, "-o", "csv")
 
 
 @test
@@ -318,6 +334,7 @@ def every_form_has_the_same_rows(folder):
     assert len(said) >= 2 and all(line["median"] > 0 for line in lines)
     rows = list(csv.DictReader(told("csv")))
     assert [row["what"] for row in rows] == said and all(float(row["median"]) > 0 for row in rows)
+    assert all(row["command"].startswith("penstock bench adam --profile") for row in (*lines, *rows)), (lines, rows)
     command, _, *table = told("md")
     assert command.strip().startswith("penstock bench adam --profile"), command
     table = [line.split("|")[1].strip() for line in table]
