@@ -29,6 +29,7 @@ struct pen_arguments {
   double sample_flops; /* at least, of one timed sample */
   uint64_t rest_ms;    /* before it */
   char *directory;     /* on the drive */
+  char *list;          /* where requests are noted */
   uint64_t request, size; /* bytes: of a transfer, of the file */
   uint64_t depth;      /* transfers in flight */
   uint64_t tiles, blocks; /* of a model that computes nothing */
