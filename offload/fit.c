@@ -1,10 +1,10 @@
 /* fit.c: demotes kinds of bytes, one after the other, until the layout fits;
  * then, with smaller rings, once more.
  *
- * Every try is a real layout, so what fits here is what a run will take.  Runs
- * once, at start, on the main thread.  Disadvantage: it knows bytes, not time:
- * a cost model would sometimes choose a slower tier for one kind to spare a
- * faster one for another. */
+ * Every try has the bytes of a real layout, so what fits here is what a run will
+ * take.  At start, on the main thread.  Disadvantage: it knows bytes, not time: a
+ * cost model would sometimes choose a slower tier for one kind to spare a faster
+ * one for another. */
 #include "offload/fit.h"
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ struct fitter {
 static int measure(struct fitter *f)
 {
   struct pen_layout l;
-  int rc = pen_layout_init(&l, f->w, &f->p);
+  int rc = pen_layout_outline(&l, f->w, &f->p);
   if (rc < 0)
     return rc;
   for (int t = 0; t < PEN_TIERS; t++)

@@ -275,13 +275,14 @@ static int allocate(struct pen_layout_maker *m)
   const struct pen_placement *p = &l->placement;
   size_t n_body = w->body_end - w->body_begin, group = p->group_size;
   size_t tiles = 0;
-  for (size_t b = 0; b < w->n_blocks; b++)
+  for (size_t b = 0; b < w->n_blocks && !m->outline; b++)
     tiles += (w->blocks[b].elems + p->tile_elems - 1) / p->tile_elems;
   m->max_slots = 2 * tiles + 6 * w->n_blocks + (3 * group + 2) * n_body + 10 * group +
                  2 * (p->weight_slots + p->activation_slots + p->tile_slots) +
                  4 * p->gradient_slots + 18;
   l->slots = calloc(m->max_slots, sizeof *l->slots);
   l->tiles = calloc(tiles ? tiles : 1, sizeof *l->tiles);
+  m->states = calloc(w->n_blocks, sizeof *m->states);
   l->block_tiles = slot_numbers(w->n_blocks + 1);
   l->sumsq_at = calloc(w->n_blocks + 1, sizeof *l->sumsq_at);
   uint32_t **per_block[] = {&l->weight_home, &l->weight_shadow, &l->grad_home,
@@ -291,7 +292,7 @@ static int allocate(struct pen_layout_maker *m)
   uint32_t **per_micro[] = {&l->head_in, &l->d, &l->dhead, &l->stats,
                             &l->rows_x, &l->inputs, &l->inputs_host,
                             &l->mix, &l->balance};
-  bool whole = l->slots && l->tiles && l->block_tiles && l->sumsq_at;
+  bool whole = l->slots && l->tiles && m->states && l->block_tiles && l->sumsq_at;
   for (size_t i = 0; i < sizeof per_block / sizeof *per_block; i++)
     whole &= (*per_block[i] = slot_numbers(w->n_blocks)) != NULL;
   for (size_t i = 0; i < sizeof per_act / sizeof *per_act; i++)
@@ -306,9 +307,9 @@ static int allocate(struct pen_layout_maker *m)
   return 0;
 }
 
-int pen_layout_init(struct pen_layout *ret_layout,
-                    const struct pen_workload *workload,
-                    const struct pen_placement *placement)
+static int make(const struct pen_workload *workload,
+                const struct pen_placement *placement, bool outline,
+                struct pen_layout *ret_layout)
 {
   int rc = check_placement(placement);
   if (rc < 0)
@@ -328,9 +329,11 @@ int pen_layout_init(struct pen_layout *ret_layout,
     p->recompute_head_blocks = n_head;
   layout.compute_tier = p->unified ? PEN_TIER_HOST : PEN_TIER_DEVICE;
 
-  struct pen_layout_maker m = {.l = &layout, .w = workload};
+  struct pen_layout_maker m = {
+      .l = &layout, .w = workload, .outline = outline};
   rc = allocate(&m);
   if (rc < 0) {
+    free(m.states);
     pen_layout_done(&layout);
     return rc;
   }
@@ -343,8 +346,23 @@ int pen_layout_init(struct pen_layout *ret_layout,
   place_results(&m);
   place_working(&m);
   pen_layout_place_shadows(&m);
+  free(m.states);
   *ret_layout = layout;
   return 0;
+}
+
+int pen_layout_init(struct pen_layout *ret_layout,
+                    const struct pen_workload *workload,
+                    const struct pen_placement *placement)
+{
+  return make(workload, placement, false, ret_layout);
+}
+
+int pen_layout_outline(struct pen_layout *ret_layout,
+                       const struct pen_workload *workload,
+                       const struct pen_placement *placement)
+{
+  return make(workload, placement, true, ret_layout);
 }
 
 void pen_layout_done(struct pen_layout *layout)

@@ -10,10 +10,18 @@ struct pen_layout_budget {
   uint64_t device, host;
 };
 
+/* A block's tiles: how many, those with a home in RAM, and what these take. */
+struct pen_layout_state {
+  size_t n_tiles, n_in_ram;
+  uint64_t ram_bytes;
+};
+
 struct pen_layout_maker {
   struct pen_layout *l;
   const struct pen_workload *w;
+  bool outline; /* no tiles, and of their slots the bytes alone */
   size_t max_slots;
+  struct pen_layout_state *states; /* [n_blocks] */
 };
 
 /* A new slot; PEN_NONE, and no slot, of 0 bytes. */

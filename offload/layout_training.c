@@ -126,46 +126,97 @@ void pen_layout_place_gradients(struct pen_layout_maker *m)
   place_sums(m);
 }
 
+/* Bytes of a tile's home in RAM or on the device. */
+static size_t home_bytes(const struct pen_layout_maker *m, size_t block,
+                         size_t elems)
+{
+  struct pen_tile tile = {.block = (uint32_t)block, .elems = elems};
+  if (!elems)
+    return 0;
+  return pen_slot_aligned(pen_layout_half_is_weight(m->l, &tile)
+                              ? pen_layout_state_bytes(m->l, &tile)
+                              : pen_layout_image_bytes(m->l, &tile));
+}
+
+/* Of n tiles, the first so many that there is room for. */
+static size_t take_tiles(uint64_t *budget, size_t n, size_t bytes)
+{
+  if (n && *budget != PEN_ALL_BYTES) {
+    n = *budget / bytes < n ? *budget / bytes : n;
+    *budget -= n * bytes;
+  }
+  return n;
+}
+
+/* Of a block's tiles the first `whole` have a home in `tier`, and the last one
+ * if `rest`. */
+static void make_tiles(struct pen_layout_maker *m, size_t block,
+                       enum pen_tier tier, size_t whole, bool rest)
+{
+  struct pen_layout *l = m->l;
+  size_t elems = m->w->blocks[block].elems, tile_elems = l->placement.tile_elems;
+  for (size_t i = 0; i * tile_elems < elems; i++) {
+    struct pen_tile *tile = &l->tiles[l->n_tiles++];
+    size_t left = elems - i * tile_elems;
+    size_t n = left < tile_elems ? left : tile_elems;
+    *tile = (struct pen_tile){(uint32_t)block, i * tile_elems, n, PEN_NONE,
+                              PEN_NONE, PEN_NONE};
+    if (n < tile_elems ? rest : i < whole)
+      tile->state_home = pen_layout_add_slot(m, "optimizer state", tier, true,
+                                             home_bytes(m, block, n));
+    else if (!l->placement.inference)
+      tile->store_tile = (uint32_t)l->n_store_tiles++;
+    if (tier == PEN_TIER_HOST)
+      pen_layout_mark_state(m, tile->state_home, 1, n);
+  }
+}
+
+/* True where the device keeps it. */
+static bool place_block_state(struct pen_layout_maker *m, size_t block,
+                              uint64_t *budget)
+{
+  struct pen_layout *l = m->l;
+  const struct pen_placement *p = &l->placement;
+  size_t elems = m->w->blocks[block].elems;
+  size_t whole = elems / p->tile_elems, rest = elems % p->tile_elems > 0;
+  size_t whole_bytes = home_bytes(m, block, p->tile_elems);
+  size_t rest_bytes = home_bytes(m, block, elems % p->tile_elems);
+  size_t n_tiles = whole + rest;
+  bool near = l->slots[l->grad_home[block]].tier == PEN_TIER_DEVICE;
+  enum pen_tier tier = near ? PEN_TIER_DEVICE : PEN_TIER_HOST;
+  if (!near) {
+    whole = take_tiles(budget, whole, whole_bytes);
+    rest = take_tiles(budget, rest, rest_bytes);
+  }
+  uint64_t bytes = whole * whole_bytes + rest * rest_bytes;
+  m->states[block] = near ? (struct pen_layout_state){.n_tiles = n_tiles}
+                          : (struct pen_layout_state){n_tiles, whole + rest, bytes};
+  if (m->outline) {
+    l->tier_bytes[tier] += bytes;
+    l->n_store_tiles += n_tiles - whole - rest;
+  } else {
+    make_tiles(m, block, tier, whole, rest);
+  }
+  return near;
+}
+
 void pen_layout_place_state(struct pen_layout_maker *m)
 {
   struct pen_layout *l = m->l;
   const struct pen_workload *w = m->w;
   const struct pen_placement *p = &l->placement;
-  struct pen_layout_budget budget = {0, p->state_host_bytes};
+  uint64_t budget = p->state_host_bytes;
+  bool any_near = false; /* loaded and saved by way of RAM */
   l->tile_bytes = pen_layout_image_bytes(
       l, &(struct pen_tile){.elems = p->tile_elems});
-  bool any_near = false; /* loaded and saved by way of RAM */
-  size_t t = 0;
   for (size_t b = 0; b < w->n_blocks; b++) {
-    l->block_tiles[b] = (uint32_t)t;
-    for (size_t e = 0; e < w->blocks[b].elems; e += p->tile_elems, t++) {
-      size_t elems = w->blocks[b].elems - e;
-      if (elems > p->tile_elems)
-        elems = p->tile_elems;
-      struct pen_tile *tile = &l->tiles[t];
-      *tile = (struct pen_tile){(uint32_t)b, e, elems, PEN_NONE, PEN_NONE,
-                                PEN_NONE};
-      size_t bytes = pen_layout_half_is_weight(l, tile)
-                         ? pen_layout_state_bytes(l, tile)
-                         : pen_layout_image_bytes(l, tile);
-      if (p->inference)
-        continue;
-      if (l->slots[l->grad_home[b]].tier == PEN_TIER_DEVICE) {
-        tile->state_home =
-            pen_layout_add_slot(m, "optimizer state", PEN_TIER_DEVICE, true, bytes);
-        any_near = true;
-        continue;
-      }
-      if (pen_layout_take(&budget, false, pen_slot_aligned(bytes)) == PEN_TIER_HOST)
-        tile->state_home =
-            pen_layout_add_slot(m, "optimizer state", PEN_TIER_HOST, true, bytes);
-      else
-        tile->store_tile = (uint32_t)l->n_store_tiles++;
-      pen_layout_mark_state(m, tile->state_home, 1, elems);
-    }
+    l->block_tiles[b] = (uint32_t)l->n_tiles;
+    if (!p->inference)
+      any_near |= place_block_state(m, b, &budget);
+    else if (!m->outline)
+      make_tiles(m, b, PEN_TIER_HOST, 0, false);
   }
-  l->block_tiles[w->n_blocks] = (uint32_t)t;
-  l->n_tiles = t;
+  l->block_tiles[w->n_blocks] = (uint32_t)l->n_tiles;
   bool streams = l->n_store_tiles || any_near || p->inference;
   l->tile_state = pen_layout_add_ring(m, "state tile ring", PEN_TIER_HOST, p->tile_slots,
                                       streams ? l->tile_bytes : 0);
@@ -177,12 +228,10 @@ void pen_layout_place_state(struct pen_layout_maker *m)
 static bool could_speculate(const struct pen_layout_maker *m, size_t block)
 {
   const struct pen_layout *l = m->l;
-  bool can = !l->placement.inference && !pen_workload_is_rows(m->w, block) &&
-             l->slots[l->grad_home[block]].tier != PEN_TIER_DEVICE;
-  for (uint32_t t = l->block_tiles[block]; can && t < l->block_tiles[block + 1];
-       t++)
-    can = l->tiles[t].state_home != PEN_NONE || !l->placement.updates_in_place;
-  return can;
+  const struct pen_layout_state *state = &m->states[block];
+  return !l->placement.inference && !pen_workload_is_rows(m->w, block) &&
+         l->slots[l->grad_home[block]].tier != PEN_TIER_DEVICE &&
+         (state->n_in_ram == state->n_tiles || !l->placement.updates_in_place);
 }
 
 /* A slot that may change places with `home`. */
@@ -202,11 +251,13 @@ static void shadow_block(struct pen_layout_maker *m, size_t block)
   l->n_speculative++;
   l->weight_shadow[block] =
       add_shadow(m, "weights updated early", l->weight_home[block]);
+  l->n_speculative_store_tiles +=
+      m->states[block].n_tiles - m->states[block].n_in_ram;
+  if (m->outline)
+    l->tier_bytes[PEN_TIER_HOST] += m->states[block].ram_bytes;
   for (uint32_t t = l->block_tiles[block]; t < l->block_tiles[block + 1]; t++) {
     struct pen_tile *tile = &l->tiles[t];
-    if (tile->state_home == PEN_NONE)
-      l->n_speculative_store_tiles++;
-    else
+    if (tile->state_home != PEN_NONE)
       tile->state_shadow =
           add_shadow(m, "optimizer state updated early", tile->state_home);
   }

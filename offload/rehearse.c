@@ -3,7 +3,7 @@
  * Main thread.  Disadvantage: takes memory of its own for each rehearsal. */
 #include "offload/rehearse.h"
 
-#define STEPS_TO_FULL_FLIGHT 3
+#define STEPS_TO_FULL_FLIGHT 2
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 

@@ -19,8 +19,8 @@ enum pen_rehearsal_updates {
   PEN_REHEARSAL_NONE,    /* ... never: nothing is left to hide */
 };
 
-/* Builds the third step of a run: the first has no update to apply, and rings
- * are as they stay after the second.  After any return pen_rehearsal_close is
+/* Builds the second step of a run: the first has no update to apply, and leaves
+ * the rings as each later one does.  After any return pen_rehearsal_close is
  * right. */
 int pen_rehearsal_open(struct pen_rehearsal *ret_rehearsal,
                        const struct pen_workload *workload,

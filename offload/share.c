@@ -10,13 +10,13 @@
 #define FULL 1e-12 /* what is left of a resource that counts as none */
 
 /* Resources that any task takes: most machines have few. */
-static size_t find_used(const struct pen_share_demand *const *demands,
-                        size_t n_tasks, size_t n_resources, size_t *used)
+static size_t find_used(const struct pen_share_group *groups, size_t n_groups,
+                        size_t n_resources, size_t *used)
 {
   size_t n = 0;
   for (size_t r = 0; r < n_resources; r++)
-    for (size_t i = 0; i < n_tasks; i++)
-      if (demands[i]->part[r] > 0) {
+    for (size_t i = 0; i < n_groups; i++)
+      if (groups[i].demand->part[r] > 0) {
         used[n++] = r;
         break;
       }
@@ -43,33 +43,33 @@ static bool is_held(const struct pen_share_demand *demand, const double *left,
   return false;
 }
 
-void pen_share_speeds(const struct pen_share_demand *const *demands,
-                      size_t n_tasks, size_t n_resources, double *ret_speeds)
+void pen_share_speeds(struct pen_share_group *groups, size_t n_groups,
+                      size_t n_resources)
 {
   double left[PEN_SHARE_RESOURCES_MAX], wanted[PEN_SHARE_RESOURCES_MAX];
   size_t used[PEN_SHARE_RESOURCES_MAX];
-  size_t n_used = find_used(demands, n_tasks, n_resources, used);
+  size_t n_used = find_used(groups, n_groups, n_resources, used);
   double level = 0;
-  size_t growing = n_tasks;
+  size_t growing = n_groups;
   for (size_t u = 0; u < n_used; u++)
     left[u] = 1;
-  for (size_t i = 0; i < n_tasks; i++)
-    ret_speeds[i] = -1; /* grows with the level */
+  for (size_t i = 0; i < n_groups; i++)
+    groups[i].speed = -1; /* grows with the level */
   while (growing) {
     for (size_t u = 0; u < n_used; u++) {
       wanted[u] = 0;
-      for (size_t i = 0; i < n_tasks; i++)
-        if (ret_speeds[i] < 0)
-          wanted[u] += demands[i]->part[used[u]];
+      for (size_t i = 0; i < n_groups; i++)
+        if (groups[i].speed < 0)
+          wanted[u] += (double)groups[i].n_tasks * groups[i].demand->part[used[u]];
     }
     double step = next_step(left, wanted, n_used, level);
     level += step;
     for (size_t u = 0; u < n_used; u++)
       left[u] -= step * wanted[u];
-    for (size_t i = 0; i < n_tasks; i++)
-      if (ret_speeds[i] < 0 && (level >= 1 - FULL ||
-                                is_held(demands[i], left, used, n_used))) {
-        ret_speeds[i] = level;
+    for (size_t i = 0; i < n_groups; i++)
+      if (groups[i].speed < 0 && (level >= 1 - FULL ||
+                                  is_held(groups[i].demand, left, used, n_used))) {
+        groups[i].speed = level;
         growing--;
       }
   }

@@ -12,11 +12,18 @@ struct pen_share_demand {
   double part[PEN_SHARE_RESOURCES_MAX];
 };
 
-/* Speeds [n_tasks] in 0 .. 1 of full, max-min fair: all grow alike until a
- * resource is full; those that use it stay there, the others grow on.  So no
- * task could be faster without making one that is no faster slower (dominant
- * resource fairness; Ghodsi et al., NSDI 2011).  Pure. */
-void pen_share_speeds(const struct pen_share_demand *const *demands,
-                      size_t n_tasks, size_t n_resources, double *ret_speeds);
+/* Tasks of equal demand, which are equally fast. */
+struct pen_share_group {
+  const struct pen_share_demand *demand; /* of each */
+  size_t n_tasks;
+  double speed; /* result, 0 .. 1 of full */
+};
+
+/* Sets the speeds, max-min fair: all tasks grow alike until a resource is full;
+ * those that use it stay there, the others grow on.  So no task could be faster
+ * without making one that is no faster slower (dominant resource fairness; Ghodsi
+ * et al., NSDI 2011).  Pure. */
+void pen_share_speeds(struct pen_share_group *groups, size_t n_groups,
+                      size_t n_resources);
 
 #endif

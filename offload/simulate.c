@@ -2,11 +2,11 @@
  *
  * Two passes over the same lanes.  In the first every task runs as if alone:
  * the critical path.  In the second, from event to event, running tasks share
- * the machine (offload/share.h).  A lane starts its next task as run does: in
+ * the machine (offload/clock.h).  A lane starts its next task as run does: in
  * order, once every lane it waits for has retired that far; on a wide lane
  * while it has room in flight.  Pure and deterministic; one thread.
- * Disadvantage: each event looks at every running task and resource, which for
- * deep queues on many drives is a few microseconds. */
+ * Disadvantage: what cannot be in time any more is known of resources, not of
+ * waits. */
 #include "offload/simulate.h"
 
 #include <math.h>
@@ -14,17 +14,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "offload/clock.h"
+#include "offload/demands.h"
 
-#define RUNNING_MAX (PEN_LANES + 2 * PEN_SIMULATE_DEPTH_MAX)
-#define SAME 1e-12 /* what is left of a task that is over */
-
-struct running {
-  uint32_t task;
-  double begin_s;
-  double delay_s; /* still to wait */
-  double left;    /* of its work, 1 .. 0 */
-  struct pen_demand demand;
-};
+_Static_assert(PEN_LANES + 2 * PEN_SIMULATE_DEPTH_MAX <= PEN_CLOCK_RUNNING_MAX,
+               "tasks in flight");
 
 struct lane {
   uint32_t issued, retired; /* tickets */
@@ -35,10 +29,11 @@ struct lane {
 struct pen_simulate {
   size_t max_tasks;
   uint32_t *by_ticket[PEN_LANES]; /* [max_tasks] */
+  uint32_t *demand_of;            /* [max_tasks] its number among demands */
   bool *complete;                 /* [max_tasks] */
   double *retired_s;              /* [max_tasks] in the first pass */
-  struct running running[RUNNING_MAX];
-  size_t n_running;
+  struct pen_demands demands;
+  struct pen_clock clock;
   struct lane lanes[PEN_LANES];
   const struct pen_schedule *schedule;
   struct pen_simulate_options options;
@@ -46,7 +41,6 @@ struct pen_simulate {
   size_t depth;
   struct pen_trace *trace;
   uint64_t begin_ns;
-  double now_s;
   struct pen_simulate_result result;
 };
 
@@ -57,9 +51,12 @@ int pen_simulate_create(size_t max_tasks, struct pen_simulate **ret_simulate)
   if (good) {
     size_t n = max_tasks ? max_tasks : 1;
     s->max_tasks = max_tasks;
+    s->demand_of = malloc(n * sizeof *s->demand_of);
     s->complete = malloc(n * sizeof *s->complete);
     s->retired_s = malloc(n * sizeof *s->retired_s);
-    good = s->complete && s->retired_s;
+    good = s->demand_of && s->complete && s->retired_s &&
+           pen_demands_init(&s->demands, n) == 0 &&
+           pen_clock_init(&s->clock, n) == 0;
     for (int lane = 0; lane < PEN_LANES; lane++) {
       s->by_ticket[lane] = malloc(n * sizeof **s->by_ticket);
       good = good && s->by_ticket[lane];
@@ -81,6 +78,9 @@ void pen_simulate_free(struct pen_simulate **simulate)
     return;
   for (int lane = 0; lane < PEN_LANES; lane++)
     free(s->by_ticket[lane]);
+  pen_clock_done(&s->clock);
+  pen_demands_done(&s->demands);
+  free(s->demand_of);
   free(s->complete);
   free(s->retired_s);
   free(s);
@@ -96,11 +96,13 @@ static bool is_on(const struct pen_simulate *s, const struct pen_task *t)
          t->guard == (s->options.apply ? PEN_GUARD_APPLY : PEN_GUARD_SKIP);
 }
 
-static int demand_of(struct pen_simulate *s, const struct pen_task *t,
-                     struct pen_demand *ret_demand)
+static int find_demand(struct pen_simulate *s, uint32_t task)
 {
-  *ret_demand = (struct pen_demand){0};
-  return is_on(s, t) ? pen_demand_of(&s->options.demand, t, ret_demand) : 0;
+  const struct pen_task *t = &s->schedule->tasks[task];
+  s->demand_of[task] = PEN_DEMANDS_NONE;
+  return is_on(s, t) ? pen_demands_find(&s->demands, &s->options.demand, t,
+                                        &s->demand_of[task])
+                     : 0;
 }
 
 /* ---- every task alone ---- */
@@ -122,10 +124,10 @@ static int run_alone(struct pen_simulate *s)
     const struct pen_task *t = &s->schedule->tasks[i];
     bool wide = pen_lane_is_wide(t->lane);
     double start = issued_s[t->lane];
-    struct pen_demand d;
-    int rc = demand_of(s, t, &d);
+    int rc = find_demand(s, i);
     if (rc < 0)
       return rc;
+    const struct pen_demand *d = &s->demands.all[s->demand_of[i]];
     s->by_ticket[t->lane][t->ticket - 1] = i;
     for (int lane = 0; lane < PEN_LANES; lane++) {
       if (t->wait[lane] > seen[lane])
@@ -137,13 +139,13 @@ static int run_alone(struct pen_simulate *s)
       start = fmax(start, retired_at(s, (enum pen_lane)lane, t->wait[lane]));
     }
     seen[t->lane] = t->ticket;
-    double end = start + d.delay_s + d.seconds;
+    double end = start + d->delay_s + d->seconds;
     issued_s[t->lane] = wide && pen_task_is_transfer(t) ? start : end;
     s->retired_s[i] = fmax(end, retired_at(s, t->lane, t->ticket - 1));
     s->result.critical_seconds =
         fmax(s->result.critical_seconds, s->retired_s[i]);
     for (size_t r = 0; r < s->result.n_resources; r++)
-      s->result.least_seconds[r] += d.seconds * d.share.part[r];
+      s->result.least_seconds[r] += d->seconds * d->share.part[r];
   }
   return 0;
 }
@@ -169,12 +171,12 @@ static void retire(struct pen_simulate *s, enum pen_lane lane)
     l->retired++;
 }
 
-static void record(struct pen_simulate *s, const struct running *r)
+static void record(struct pen_simulate *s, uint32_t task, double begin_s)
 {
-  const struct pen_task *t = &s->schedule->tasks[r->task];
+  const struct pen_task *t = &s->schedule->tasks[task];
   struct pen_trace_event event = {
-      .begin_ns = s->begin_ns + (uint64_t)llround(r->begin_s * 1e9),
-      .end_ns = s->begin_ns + (uint64_t)llround(s->now_s * 1e9),
+      .begin_ns = s->begin_ns + (uint64_t)llround(begin_s * 1e9),
+      .end_ns = s->begin_ns + (uint64_t)llround(s->clock.now_s * 1e9),
       .name = pen_task_name(t->kind),
       .block = (int32_t)t->block,
       .micro = (int32_t)t->micro,
@@ -183,39 +185,33 @@ static void record(struct pen_simulate *s, const struct running *r)
     pen_trace_record(s->trace, t->lane, &event);
 }
 
-static void end_task(struct pen_simulate *s, size_t index)
+static void end_task(struct pen_simulate *s, uint32_t task, double begin_s)
 {
-  struct running *r = &s->running[index];
-  const struct pen_task *t = &s->schedule->tasks[r->task];
-  record(s, r);
-  s->complete[r->task] = true;
+  const struct pen_task *t = &s->schedule->tasks[task];
+  if (s->trace)
+    record(s, task, begin_s);
+  s->complete[task] = true;
   s->lanes[t->lane].in_flight--;
   if (!pen_task_is_transfer(t))
     s->lanes[t->lane].blocked = false;
   retire(s, t->lane);
-  *r = s->running[--s->n_running];
 }
 
-static int start_task(struct pen_simulate *s, uint32_t task)
+static void start_task(struct pen_simulate *s, uint32_t task)
 {
   const struct pen_task *t = &s->schedule->tasks[task];
-  struct running *r = &s->running[s->n_running];
-  *r = (struct running){.task = task, .begin_s = s->now_s, .left = 1};
-  int rc = demand_of(s, t, &r->demand);
-  if (rc < 0)
-    return rc;
-  r->delay_s = r->demand.delay_s;
-  s->n_running++;
+  const struct pen_demand *d = &s->demands.all[s->demand_of[task]];
   s->lanes[t->lane].issued = t->ticket;
   s->lanes[t->lane].in_flight++;
   s->lanes[t->lane].blocked = !pen_task_is_transfer(t);
-  if (r->delay_s == 0 && r->demand.seconds == 0)
-    end_task(s, s->n_running - 1);
-  return 0;
+  if (d->delay_s == 0 && d->seconds == 0)
+    end_task(s, task, s->clock.now_s);
+  else
+    pen_clock_begin(&s->clock, task, s->demand_of[task]);
 }
 
 /* Starts all that can start, until nothing more can. */
-static int start_tasks(struct pen_simulate *s)
+static void start_tasks(struct pen_simulate *s)
 {
   bool any = true;
   while (any) {
@@ -226,93 +222,26 @@ static int start_tasks(struct pen_simulate *s)
         uint32_t next = s->by_ticket[lane][l->issued];
         if (!may_start(s, &s->schedule->tasks[next]))
           break;
-        int rc = start_task(s, next);
-        if (rc < 0)
-          return rc;
+        start_task(s, next);
         any = true;
       }
     }
   }
-  return 0;
 }
 
-/* Drives on which bytes go both ways now are dearer, or cheaper. */
-static void mix_drives(struct pen_simulate *s)
-{
-  const struct pen_machine *m = s->options.demand.machine;
-  for (size_t d = 0; d < m->n_drives; d++) {
-    size_t first = PEN_RESOURCE_DRIVES + d * PEN_DRIVE_RESOURCES;
-    bool reads = false, writes = false;
-    for (size_t i = 0; i < s->n_running; i++) {
-      const struct running *r = &s->running[i];
-      reads |= r->delay_s <= 0 && r->demand.share.part[first + PEN_DRIVE_READ] > 0;
-      writes |= r->delay_s <= 0 && r->demand.share.part[first + PEN_DRIVE_WRITE] > 0;
-    }
-    double factor = reads && writes ? pen_demand_mixing(&m->drives[d]) : 1;
-    for (size_t i = 0; i < s->n_running; i++) {
-      double *part = s->running[i].demand.share.part + first;
-      part[PEN_DRIVE_BOTH] =
-          factor * (part[PEN_DRIVE_READ] + part[PEN_DRIVE_WRITE]);
-    }
-  }
-}
-
-/* Speeds of the running tasks; those still in their latency take nothing. */
-static void set_speeds(struct pen_simulate *s, double *speeds)
-{
-  const struct pen_share_demand *demands[RUNNING_MAX];
-  double shared[RUNNING_MAX];
-  size_t n = 0;
-  mix_drives(s);
-  for (size_t i = 0; i < s->n_running; i++)
-    if (s->running[i].delay_s <= 0)
-      demands[n++] = &s->running[i].demand.share;
-  pen_share_speeds(demands, n, s->result.n_resources, shared);
-  n = 0;
-  for (size_t i = 0; i < s->n_running; i++)
-    speeds[i] = s->running[i].delay_s <= 0 ? shared[n++] : 0;
-}
-
-static double seconds_left(const struct running *r, double speed)
-{
-  return r->delay_s > 0 ? r->delay_s : r->left * r->demand.seconds / speed;
-}
-
-/* Counts what is used during dt at these speeds. */
-static void count(struct pen_simulate *s, const double *speeds, double dt)
-{
-  bool busy[PEN_LANES] = {false};
-  for (size_t i = 0; i < s->n_running; i++) {
-    const struct running *r = &s->running[i];
-    busy[s->schedule->tasks[r->task].lane] = true;
-    for (size_t n = 0; n < s->result.n_resources; n++)
-      s->result.load[n] += dt * speeds[i] * r->demand.share.part[n];
-  }
-  for (int lane = 0; lane < PEN_LANES; lane++)
-    if (busy[lane])
-      s->result.busy_seconds[lane] += dt;
-}
-
-/* Moves the clock to the next end of a task or of a latency. */
 static void advance(struct pen_simulate *s)
 {
-  double speeds[RUNNING_MAX], dt = INFINITY;
-  set_speeds(s, speeds);
-  for (size_t i = 0; i < s->n_running; i++)
-    dt = fmin(dt, seconds_left(&s->running[i], speeds[i]));
-  count(s, speeds, dt);
-  s->now_s += dt;
-  for (size_t i = s->n_running; i-- > 0;) {
-    struct running *r = &s->running[i];
-    bool waits = r->delay_s > 0;
-    bool over = seconds_left(r, speeds[i]) <= dt * (1 + SAME);
-    if (waits)
-      r->delay_s = over ? 0 : r->delay_s - dt;
-    else
-      r->left -= dt * speeds[i] / r->demand.seconds;
-    if (over && (!waits || r->demand.seconds == 0))
-      end_task(s, i);
-  }
+  const uint32_t *ended;
+  bool busy[PEN_LANES];
+  double before_s = s->clock.now_s;
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    busy[lane] = s->lanes[lane].in_flight > 0;
+  size_t n = pen_clock_advance(&s->clock, &ended);
+  for (int lane = 0; lane < PEN_LANES; lane++)
+    if (busy[lane])
+      s->result.busy_seconds[lane] += s->clock.now_s - before_s;
+  for (size_t i = 0; i < n; i++)
+    end_task(s, ended[i], pen_clock_began(&s->clock, ended[i]));
 }
 
 /* What no sharing can make shorter. */
@@ -324,22 +253,37 @@ static double least_seconds(const struct pen_simulate *s)
   return least;
 }
 
-static int run_together(struct pen_simulate *s, double enough_s)
+/* How soon the step can end now: what is left for each resource takes its
+ * time. */
+static double soonest_end(const struct pen_simulate *s)
 {
-  int rc = start_tasks(s);
-  while (rc == 0 && s->n_running && s->now_s < enough_s) {
+  double left = 0;
+  for (size_t r = 0; r < s->result.n_resources; r++)
+    left = fmax(left, s->result.least_seconds[r] - s->clock.used_s[r]);
+  return s->clock.now_s + left;
+}
+
+/* *ret_seconds: of the step; or enough_s or more, which it is no shorter than. */
+static int run_together(struct pen_simulate *s, double enough_s,
+                        double *ret_seconds)
+{
+  *ret_seconds = least_seconds(s);
+  start_tasks(s);
+  while (s->clock.n_running && *ret_seconds < enough_s) {
     advance(s);
-    rc = start_tasks(s);
+    start_tasks(s);
+    *ret_seconds = soonest_end(s);
   }
-  if (s->now_s >= enough_s)
-    return rc;
-  for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++)
+  if (*ret_seconds >= enough_s)
+    return 0;
+  *ret_seconds = s->clock.now_s;
+  for (int lane = 0; lane < PEN_LANES; lane++)
     if (s->lanes[lane].retired < s->schedule->n_tickets[lane])
-      rc = pen_error_set(PEN_ESCHEDULE, "lane %s stands at ticket %u of %u",
-                         pen_lane_name((enum pen_lane)lane),
-                         s->lanes[lane].retired,
-                         s->schedule->n_tickets[lane]);
-  return rc;
+      return pen_error_set(PEN_ESCHEDULE, "lane %s stands at ticket %u of %u",
+                           pen_lane_name((enum pen_lane)lane),
+                           s->lanes[lane].retired,
+                           s->schedule->n_tickets[lane]);
+  return 0;
 }
 
 /* Drives that are all alike, each with an equal part of every transfer, are one
@@ -380,10 +324,10 @@ static void split_drives(struct pen_simulate *s, size_t n_resources)
 static void finish(struct pen_simulate *s, size_t n_resources)
 {
   struct pen_simulate_result *r = &s->result;
+  for (size_t n = 0; n < r->n_resources; n++)
+    r->load[n] = r->seconds > 0 ? s->clock.used_s[n] / r->seconds : 0;
   split_drives(s, n_resources);
-  r->seconds = s->now_s;
   for (size_t n = 0; n < r->n_resources; n++) {
-    r->load[n] = r->seconds > 0 ? r->load[n] / r->seconds : 0;
     if (r->load[n] > r->load[r->binds])
       r->binds = n;
   }
@@ -407,17 +351,17 @@ int pen_simulate_run(struct pen_simulate *simulate,
                                                         : PEN_SIMULATE_DEPTH_MAX;
   s->trace = trace;
   s->begin_ns = begin_ns;
-  s->now_s = 0;
-  s->n_running = 0;
   s->result = (struct pen_simulate_result){
       .n_resources = pen_demand_n_resources(s->options.demand.machine)};
   memset(s->lanes, 0, sizeof s->lanes);
   memset(s->complete, 0, schedule->n_tasks * sizeof *s->complete);
+  pen_demands_clear(&s->demands);
   int rc = run_alone(s);
-  if (rc == 0 && least_seconds(s) >= enough)
-    s->now_s = least_seconds(s);
-  else if (rc == 0)
-    rc = run_together(s, enough);
+  if (rc == 0)
+    rc = pen_clock_start(&s->clock, s->demands.all, s->demands.n,
+                         s->options.demand.machine);
+  if (rc == 0)
+    rc = run_together(s, enough, &s->result.seconds);
   if (rc < 0)
     return rc;
   finish(s, n_resources);

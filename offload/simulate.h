@@ -42,7 +42,8 @@ struct pen_simulate;
 int pen_simulate_create(size_t max_tasks, struct pen_simulate **ret_simulate);
 void pen_simulate_free(struct pen_simulate **simulate);
 
-/* One step.  Deterministic, and takes no memory.  trace: NULL, or PEN_LANES
+/* One step.  Deterministic; takes memory only for more different tasks than any
+ * step before had.  trace: NULL, or PEN_LANES
  * lanes that get the events run would record, from `begin_ns` on.
  * -PEN_EUSAGE where the machine lacks a rate that the schedule needs;
  * -PEN_ESCHEDULE where the schedule cannot end. */

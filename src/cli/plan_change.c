@@ -1,7 +1,8 @@
 /* plan_change.c: plans the run again with one thing changed at a time: what would
  * make its steps shorter.
  *
- * Each change is a whole plan: placed, laid out, simulated.  Main thread.
+ * Each change is a whole plan: placed, laid out, simulated; but the step stays
+ * cut as it is, as it would in a run that goes on.  Main thread.
  * Disadvantage: changes are tried alone; two that help only together are not
  * found. */
 #include <inttypes.h>
@@ -26,9 +27,13 @@ struct finder {
 static int try_case(struct finder *f, struct pen_plan_case *changed,
                     const char *what)
 {
+  const struct pen_train_settings *cut = &f->plan->trainer.set;
   struct pen_plan plan;
   double speedup = 0;
-  changed->settings.what_if = true;
+  changed->settings.what_if = changed->settings.gave_batch = true;
+  changed->settings.accumulation *=
+      changed->settings.batch_sequences / cut->batch_sequences;
+  changed->settings.batch_sequences = cut->batch_sequences;
   int rc = pen_plan_case_open(changed, NULL, &plan);
   if (rc == 0)
     speedup = plan.tokens_per_step / plan.step.seconds /

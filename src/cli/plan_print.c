@@ -198,6 +198,8 @@ static void put_time(struct pen_json_writer *w, const struct pen_plan *plan)
                       plan->tokens_per_step / r->seconds);
   pen_json_put_double(w, "critical_seconds", r->critical_seconds);
   pen_json_put_double(w, "exposed_update_seconds", plan->exposed_seconds);
+  pen_json_put_u64(w, "placements_simulated",
+                   plan->trainer.session.found.n_simulated);
   pen_resource_name(r->binds, name);
   pen_json_put_string(w, "binds", name);
   pen_json_begin_object(w, "lane_busy_seconds");

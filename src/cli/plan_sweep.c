@@ -90,6 +90,7 @@ static int plan_with(const struct pen_config *config, const struct sweep *s,
   if (rc == 0)
     rc = pen_plan_case_init(&question, &changed, model, data, eval_data);
   if (rc == 0) {
+    question.settings.what_if = true;
     rc = pen_plan_case_open(&question, NULL, &plan);
     if (rc == 0 || rc == -PEN_ENOFIT)
       fill(p, &plan, rc == 0);

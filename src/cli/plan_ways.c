@@ -78,7 +78,7 @@ static void apply(const struct finder *f, const struct pull *pull,
   *c = *f->question;
   struct pen_train_settings *s = &c->settings;
   c->has_machine = false;
-  s->what_if = true;
+  s->what_if = s->whether = true;
   for (uint64_t i = 0; i < pull->halvings; i++) {
     s->batch_sequences = (s->batch_sequences + 1) / 2;
     s->accumulation *= 2;

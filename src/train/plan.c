@@ -206,8 +206,9 @@ static int simulate(struct pen_plan *plan, struct rehearsal *r,
   const struct pen_session *s = &plan->trainer.session;
   r->options = pen_session_simulate_options(s, &plan->machine);
   int rc = run_on(r, &plan->machine, NULL, &plan->step);
-  if (rc == 0)
-    rc = measure_exposed(plan);
+  if (rc < 0 || plan->trainer.set.what_if) /* only how long it takes is asked */
+    return rc;
+  rc = measure_exposed(plan);
   for (size_t i = 0; rc == 0 && i < sizeof whats / sizeof *whats; i++)
     if (has_part(plan, whats[i]))
       rc = try_better(plan, r, whats[i]);

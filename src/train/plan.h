@@ -35,7 +35,8 @@ struct pen_plan {
 int pen_plan_open(const struct pen_train_settings *settings,
                   struct pen_plan *ret_plan);
 
-/* Simulates a training step in full flight on `machine`.  -PEN_EUSAGE where the
+/* Simulates a training step in full flight on `machine`; where settings say
+ * what_if, that alone: nothing of what is exposed or would be better.  -PEN_EUSAGE where the
  * machine says nothing of a drive or a rate.  trace: a timeline file, or
  * NULL. */
 int pen_plan_simulate(struct pen_plan *plan, const struct pen_machine *machine,

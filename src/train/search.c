@@ -1,10 +1,11 @@
 /* search.c: coordinate descent over what changes a step's time but no number.
  *
- * Each candidate is a real layout and a real schedule, simulated for as long as
- * it may still be the fastest; none is simulated twice.  The size of groups
- * decides what memory is left for all else, so in the end the search begins once
- * more from the rule with the size that was found, which else followed from other
- * choices.  Main thread, at start.  Disadvantage: choices are changed one by one,
+ * A point is fitted first, which asks for bytes alone; most points come to a
+ * placement that others came to before, and are known.  A new one is a real
+ * layout and a real schedule, simulated for as long as it may still be the
+ * fastest.  The size of groups decides what memory is left for all else, so in
+ * the end the search begins once more from the rule with the size that was found,
+ * which else followed from other choices.  Main thread, at start.  Disadvantage: choices are changed one by one,
  * so two that help only together are not found. */
 #include "src/train/search.h"
 
@@ -26,18 +27,23 @@ struct point {
   size_t value[CHOICES];
 };
 
+/* What is simulated: equal ones come of many points. */
+struct candidate {
+  struct pen_placement placement;
+  size_t threads, update_threads;
+  double seconds; /* of its step; 0: there is none */
+  double enough_s; /* seconds as long are a lower bound; 0: they are exact */
+};
+
 struct search {
   const struct pen_search_problem *p;
   const struct pen_fit_wish *rule;
-  struct point best;
-  size_t recompute;  /* blocks that do so in the best */
-  struct pen_search_result found;
-  struct {
-    struct point point;
-    double seconds;
-    size_t recompute;
-  } tried[TRIED_MAX];
-  size_t n_tried;
+  struct point at; /* the best so far, and what it comes to */
+  struct candidate best;
+  struct candidate tried[TRIED_MAX];
+  size_t n_simulated;
+  double rule_seconds;  /* of the rule's step; 0: it does not fit, and */
+  struct pen_error why; /* this is said of it */
 };
 
 /* ---- the values of each choice ---- */
@@ -101,13 +107,14 @@ static size_t recompute_values(const struct search *s,
                                size_t values[VALUES_MAX])
 {
   const struct pen_workload *w = s->p->workload;
-  return shares(w->body_end - w->body_begin, s->recompute, values);
+  return shares(w->body_end - w->body_begin,
+                s->best.placement.recompute_blocks, values);
 }
 
 /* By the rule none is. */
 static size_t early_values(const struct search *s, size_t values[VALUES_MAX])
 {
-  size_t best = s->best.value[EARLY];
+  size_t best = s->at.value[EARLY];
   return shares(s->p->workload->n_blocks, best == BY_RULE ? 0 : best, values);
 }
 
@@ -217,16 +224,14 @@ static double gain_of(int choice)
 /* ---- one candidate ---- */
 
 static int simulate(const struct pen_search_problem *p,
-                    const struct pen_search_result *c,
-                    const struct pen_layout *layout, double enough_s,
-                    double *ret_seconds)
+                    const struct pen_layout *layout, struct candidate *c)
 {
   struct pen_simulate_options options = p->simulate;
   struct pen_rehearsal rehearsal;
   struct pen_simulate_result step;
   options.demand.threads = c->threads;
   options.demand.update_threads = c->update_threads;
-  options.enough_s = enough_s;
+  options.enough_s = c->enough_s;
   bool commits = p->commits && layout->n_store_tiles > 0 &&
                  layout->n_store_tiles == layout->n_tiles;
   int rc = pen_rehearsal_open(&rehearsal, p->workload, layout, &p->shape,
@@ -235,44 +240,60 @@ static int simulate(const struct pen_search_problem *p,
   if (rc == 0)
     rc = pen_rehearsal_run(&rehearsal, &options, NULL, &step);
   if (rc == 0)
-    *ret_seconds = step.seconds;
+    c->seconds = step.seconds;
   pen_rehearsal_close(&rehearsal);
   return rc;
 }
 
-/* *ret_seconds 0: does not fit; enough_s or more: not less than that. */
-static int try_point(struct search *s, const struct point *point,
-                     double enough_s, double *ret_seconds,
-                     size_t *ret_recompute)
+static bool is_same(const struct candidate *a, const struct candidate *b)
 {
-  for (size_t i = 0; i < s->n_tried; i++)
-    if (memcmp(&s->tried[i].point, point, sizeof *point) == 0) {
-      *ret_seconds = s->tried[i].seconds;
-      *ret_recompute = s->tried[i].recompute;
-      return 0;
-    }
-  struct pen_search_result c = result_of(s, point);
+  return memcmp(&a->placement, &b->placement, sizeof a->placement) == 0 &&
+         a->threads == b->threads && a->update_threads == b->update_threads;
+}
+
+/* One that was simulated as far as it is wanted now. */
+static const struct candidate *find_tried(const struct search *s,
+                                          const struct candidate *c)
+{
+  for (size_t i = 0; i < s->n_simulated && i < TRIED_MAX; i++) {
+    const struct candidate *t = &s->tried[i];
+    bool known = t->enough_s == 0 || t->seconds < t->enough_s ||
+                 (c->enough_s > 0 && t->seconds >= c->enough_s);
+    if (known && is_same(t, c))
+      return t;
+  }
+  return NULL;
+}
+
+/* Is not simulated beyond enough_s (0: to its end).  -PEN_ENOFIT. */
+static int try_point(struct search *s, const struct point *point,
+                     double enough_s, struct candidate *ret_candidate)
+{
+  struct pen_search_result wanted = result_of(s, point);
+  struct candidate c = {.threads = wanted.threads,
+                        .update_threads = wanted.update_threads,
+                        .enough_s = enough_s};
   struct pen_layout layout;
-  double seconds = 0;
-  size_t recompute = 0;
-  int rc = s->p->place(s->p->ctx, &c.wish, &layout);
-  s->found.n_tried++;
-  if (rc == 0) {
-    s->found.n_fitting++;
-    recompute = layout.placement.recompute_blocks;
-    rc = simulate(s->p, &c, &layout, enough_s, &seconds);
-    pen_layout_done(&layout);
-  }
-  if (rc < 0 && rc != -PEN_ENOFIT)
+  int rc = s->p->place(s->p->ctx, &wanted.wish, &c.placement);
+  if (rc < 0)
     return rc;
-  if (s->n_tried < TRIED_MAX) {
-    s->tried[s->n_tried].point = *point;
-    s->tried[s->n_tried].seconds = seconds;
-    s->tried[s->n_tried++].recompute = recompute;
+  const struct candidate *known = find_tried(s, &c);
+  if (known) {
+    *ret_candidate = *known;
+    return 0;
   }
-  *ret_seconds = seconds;
-  *ret_recompute = recompute;
-  return rc;
+  rc = pen_layout_init(&layout, s->p->workload, &c.placement);
+  if (rc < 0)
+    return rc;
+  rc = simulate(s->p, &layout, &c);
+  pen_layout_done(&layout);
+  if (rc < 0)
+    return rc;
+  if (s->n_simulated < TRIED_MAX)
+    s->tried[s->n_simulated] = c;
+  s->n_simulated++;
+  *ret_candidate = c;
+  return 0;
 }
 
 /* ---- the search ---- */
@@ -281,28 +302,25 @@ static int try_point(struct search *s, const struct point *point,
 static int improve(struct search *s, int choice, bool *ret_better)
 {
   size_t values[VALUES_MAX], n = values_of(s, choice, values);
-  struct point best = s->best;
-  double seconds = s->found.seconds;
-  size_t recompute = s->recompute;
+  struct point from = s->at;
   for (size_t i = 0; i < n; i++) {
-    struct point point = s->best;
-    double its_seconds, enough = seconds * (1 - gain_of(choice));
-    size_t its_recompute;
+    struct point point = from;
+    struct candidate c;
+    double enough_s = s->best.seconds * (1 - gain_of(choice));
     point.value[choice] = values[i];
-    int rc = try_point(s, &point, enough, &its_seconds, &its_recompute);
-    if (rc < 0 && rc != -PEN_ENOFIT)
+    int rc = try_point(s, &point, enough_s, &c);
+    if (rc == -PEN_ENOFIT) {
+      pen_error_clear();
+      continue;
+    }
+    if (rc < 0)
       return rc;
-    pen_error_clear();
-    if (its_seconds > 0 && (seconds == 0 || its_seconds < enough)) {
-      best = point;
-      seconds = its_seconds;
-      recompute = its_recompute;
+    if (s->best.seconds == 0 || c.seconds < enough_s) {
+      s->at = point;
+      s->best = c;
       *ret_better = true;
     }
   }
-  s->best = best;
-  s->found.seconds = seconds;
-  s->recompute = recompute;
   return 0;
 }
 
@@ -318,42 +336,35 @@ static int take_turns(struct search *s)
   return rc;
 }
 
-/* *ret_group: of the fastest so far. */
-static int group_of_best(const struct search *s, size_t *ret_group)
+/* From the rule on, with groups of this size.  Nothing fits: no best. */
+static int descend(struct search *s, size_t group)
 {
-  struct pen_search_result c = result_of(s, &s->best);
-  struct pen_layout layout;
-  int rc = s->p->place(s->p->ctx, &c.wish, &layout);
-  if (rc < 0)
+  for (int choice = 0; choice < CHOICES; choice++)
+    s->at.value[choice] = choice == GROUP ? group : BY_RULE;
+  s->best = (struct candidate){.seconds = 0};
+  int rc = try_point(s, &s->at, 0, &s->best);
+  if (rc < 0 && rc != -PEN_ENOFIT)
     return rc;
-  *ret_group = layout.placement.group_size;
-  pen_layout_done(&layout);
-  return 0;
+  if (rc < 0)
+    pen_error_take(&s->why);
+  if (group == BY_RULE)
+    s->rule_seconds = s->best.seconds;
+  return take_turns(s);
 }
 
 /* The faster of both stays. */
 static int begin_again(struct search *s)
 {
-  struct point best = s->best;
-  double seconds = s->found.seconds;
-  size_t recompute = s->recompute, group = BY_RULE;
-  int rc = group_of_best(s, &group);
-  for (int choice = 0; choice < CHOICES; choice++)
-    s->best.value[choice] = choice == GROUP ? group : BY_RULE;
-  if (rc == 0)
-    rc = try_point(s, &s->best, 0, &s->found.seconds, &s->recompute);
-  if (rc == 0)
-    rc = take_turns(s);
-  if (rc == 0 && s->found.seconds > 0 &&
-      s->found.seconds < seconds * (1 - PEN_SEARCH_GAIN))
-    return 0;
-  if (rc < 0 && rc != -PEN_ENOFIT)
-    return rc;
-  pen_error_clear();
-  s->best = best;
-  s->found.seconds = seconds;
-  s->recompute = recompute;
-  return 0;
+  struct point at = s->at;
+  struct candidate best = s->best;
+  int rc = descend(s, best.placement.group_size);
+  bool better = s->best.seconds > 0 &&
+                s->best.seconds < best.seconds * (1 - PEN_SEARCH_GAIN);
+  if (rc == 0 && !better) {
+    s->at = at;
+    s->best = best;
+  }
+  return rc;
 }
 
 int pen_search(const struct pen_search_problem *problem,
@@ -361,28 +372,18 @@ int pen_search(const struct pen_search_problem *problem,
                struct pen_search_result *ret_result)
 {
   struct search s = {.p = problem, .rule = rule};
-  struct pen_error why = {0};
-  for (int choice = 0; choice < CHOICES; choice++)
-    s.best.value[choice] = BY_RULE;
-  int first = try_point(&s, &s.best, 0, &s.found.seconds, &s.recompute);
-  if (first < 0 && first != -PEN_ENOFIT)
-    return first;
-  if (first < 0)
-    pen_error_take(&why);
-  s.found.rule_seconds = s.found.seconds;
-  int rc = take_turns(&s);
-  if (rc == 0 && problem->free.group && s.found.seconds > 0)
+  int rc = descend(&s, BY_RULE);
+  if (rc == 0 && problem->free.group && s.best.seconds > 0)
     rc = begin_again(&s);
-  if (rc == 0 && s.found.seconds == 0) {
-    pen_error_put(&why);
-    return first;
+  if (rc == 0 && s.best.seconds == 0) {
+    pen_error_put(&s.why);
+    return -PEN_ENOFIT;
   }
   if (rc < 0)
     return rc;
-  *ret_result = result_of(&s, &s.best);
-  ret_result->seconds = s.found.seconds;
-  ret_result->rule_seconds = s.found.rule_seconds;
-  ret_result->n_tried = s.found.n_tried;
-  ret_result->n_fitting = s.found.n_fitting;
+  *ret_result = result_of(&s, &s.at);
+  ret_result->seconds = s.best.seconds;
+  ret_result->rule_seconds = s.rule_seconds;
+  ret_result->n_simulated = s.n_simulated;
   return 0;
 }

@@ -33,6 +33,9 @@ struct pen_session_shape {
   bool config_only; /* plan: the model may be a config.json without weights */
   bool commits;     /* each step does, where all state is on drives */
   bool unproved;    /* nobody will run it: its schedules need no proof */
+  bool whether;     /* what does not fit need not be laid out */
+  const struct pen_search_result *known; /* taken where it fits, in place of a
+                                            search; NULL: nothing is */
 };
 
 /* Parts in the order they are made; the struct is the caller's to read. */

@@ -71,6 +71,7 @@ static void fill_wish(struct pen_fit_wish *wish, const struct pen_workload *w,
 struct place {
   struct pen_session *session;
   uint64_t host;
+  bool whether; /* it fits is all that is asked */
   uint64_t tables;   /* of the schedule that the rule's placement has, */
   size_t tile_elems; /* with tiles of so many elements */
 };
@@ -91,7 +92,7 @@ static int fit_beside(const struct place *at, const struct pen_fit_wish *wish,
 /* Room for the schedule's tables is needed too, and how much is known only once
  * there is a placement: so room is set aside for those of the last try until
  * they fit, or are in the number that is said to be missing.  What does not fit
- * has a layout all the same. */
+ * has a layout all the same, but where only whether it fits is asked. */
 static int fit(const struct place *at, const struct pen_fit_wish *wish,
                struct pen_layout *ret_layout, struct pen_run_plan *ret_plan)
 {
@@ -101,7 +102,7 @@ static int fit(const struct place *at, const struct pen_fit_wish *wish,
   uint64_t tables = 0;
   for (;;) {
     int fits = fit_beside(at, wish, tables, &placement);
-    if (fits < 0 && fits != -PEN_ENOFIT)
+    if (fits < 0 && (fits != -PEN_ENOFIT || at->whether))
       return fits;
     int rc = pen_layout_init(ret_layout, w, &placement);
     if (rc == 0)
@@ -122,28 +123,22 @@ static int fit(const struct place *at, const struct pen_fit_wish *wish,
 /* Tables are taken to grow with the number of tiles; what is chosen is laid out
  * again with its own. */
 static int fit_candidate(void *ctx, const struct pen_fit_wish *wish,
-                         struct pen_layout *ret_layout)
+                         struct pen_placement *ret_placement)
 {
   const struct place *at = ctx;
-  struct pen_placement placement;
   uint64_t tables = at->tables;
   if (wish->tile_elems < at->tile_elems)
     tables = tables / wish->tile_elems * at->tile_elems;
-  int rc = fit_beside(at, wish, tables, &placement);
-  if (rc < 0)
-    return rc;
-  rc = pen_layout_init(ret_layout, pen_model_workload(at->session->model),
-                       &placement);
-  if (rc < 0)
-    pen_layout_done(ret_layout);
-  return rc;
+  return fit_beside(at, wish, tables, ret_placement);
 }
 
 static int measure_rule(struct place *at, const struct pen_fit_wish *wish)
 {
+  struct place whole = *at;
   struct pen_layout layout = {.n_slots = 0};
   struct pen_run_plan plan;
-  int rc = fit(at, wish, &layout, &plan);
+  whole.whether = false; /* other placements may fit */
+  int rc = fit(&whole, wish, &layout, &plan);
   if (rc == 0 || rc == -PEN_ENOFIT) {
     at->tables = plan.table_bytes;
     at->tile_elems = wish->tile_elems;
@@ -224,6 +219,33 @@ static bool makes_much_code(const struct pen_session *s,
          strcmp(pen_session_products(s), "onednn") == 0;
 }
 
+/* Where less fits now than when it was found: -PEN_ENOFIT. */
+static int take_known(struct place *at, const struct pen_search_result *known)
+{
+  struct pen_session *s = at->session;
+  int rc = fit(at, &known->wish, &s->layout, &s->plan);
+  if (rc == 0) {
+    s->found = *known;
+  } else {
+    pen_layout_done(&s->layout);
+    pen_error_clear();
+  }
+  return rc;
+}
+
+static int choose(struct place *at, const struct pen_session_shape *shape,
+                  struct pen_fit_wish *wish)
+{
+  struct pen_session *s = at->session;
+  int rc = 0;
+  if (s->machine.profile && !shape->inference &&
+      (!s->backend || pen_machine_has_device(s->machine.profile)))
+    rc = search(s, shape, at, wish);
+  if (rc == 0 || rc == -PEN_ENOFIT)
+    rc = fit(at, wish, &s->layout, &s->plan);
+  return rc;
+}
+
 /* What the slots leave of the limits is not theirs. */
 int pen_session_place(struct pen_session *s,
                       const struct pen_session_shape *shape)
@@ -244,13 +266,10 @@ int pen_session_place(struct pen_session *s,
                  PEN_TIER_HOST,
                  PEN_MEMORY_LIBRARY_BYTES +
                      (makes_much_code(s, shape) ? PEN_MEMORY_SIZES_BYTES : 0));
-  struct place at = {.session = s, .host = host};
-  int rc = 0;
-  if (s->machine.profile && !shape->inference &&
-      (!s->backend || pen_machine_has_device(s->machine.profile)))
-    rc = search(s, shape, &at, &wish);
-  if (rc == 0 || rc == -PEN_ENOFIT)
-    rc = fit(&at, &wish, &s->layout, &s->plan);
+  struct place at = {.session = s, .host = host, .whether = shape->whether};
+  int rc = shape->known ? take_known(&at, shape->known) : -PEN_ENOFIT;
+  if (rc == -PEN_ENOFIT)
+    rc = choose(&at, shape, &wish);
   if (rc == 0 && !shape->unproved)
     rc = pen_run_plan(w, &s->layout, true, &s->plan);
   if (rc < 0 && rc != -PEN_ENOFIT)

@@ -72,6 +72,7 @@ struct pen_train_settings {
   bool convert_state; /* on resume, to the format that is asked for */
   bool plan_only; /* nothing will be loaded: a config.json is model enough */
   bool what_if;   /* with plan_only: this is not what is asked, only beside it */
+  bool whether;   /* with what_if: nothing but whether it fits is asked */
 
   uint32_t max_length; /* 0: 1,024, or what the model can at most */
   bool refuse_truncation; /* of records longer than that */

@@ -125,6 +125,8 @@ int pen_trainer_open_session(struct pen_trainer *t, bool tries)
       .config_only = t->set.plan_only,
       .commits = t->set.durable && t->set.commit_interval == 1,
       .unproved = tries || t->set.what_if,
+      .whether = tries || t->set.whether,
+      .known = !tries && t->known.n_simulated ? &t->known : NULL,
       .other_bytes =
           pen_batch_bytes(t->train.order.batch_sequences, row),
       .trace_bytes = t->set.trace ? (size_t)PEN_LANES * TRACE_EVENTS_PER_LANE *

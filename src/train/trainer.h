@@ -29,6 +29,8 @@ struct pen_trainer {
   bool lacks_products;    /* a resumed run has no such file */
   uint64_t usual_batch; /* sequences of a micro-batch, where another number was
                            chosen; else 0 */
+  struct pen_search_result known; /* of the placement, where choosing that number
+                                     has found it; n_simulated 0: it has not */
   struct pen_batch *batch;
   uint64_t *ids; /* [batch_sequences] */
   struct pen_lr lr;

@@ -34,13 +34,13 @@ static void close_session(struct pen_trainer *t)
   t->ids = NULL;
 }
 
-/* *ret_seconds of the step, as simulated; 0: nothing says.  -PEN_ENOFIT. */
+/* *ret_found: with the seconds of the step; 0: nothing says.  -PEN_ENOFIT. */
 static int try_cut(struct pen_trainer *t, uint64_t batch, uint64_t step,
-                   double *ret_seconds)
+                   struct pen_search_result *ret_found)
 {
   set_cut(t, batch, step);
   int rc = pen_trainer_open_session(t, true);
-  *ret_seconds = rc == 0 ? t->session.found.seconds : 0;
+  *ret_found = t->session.found;
   close_session(t);
   return rc;
 }
@@ -51,21 +51,21 @@ static int choose(struct pen_trainer *t, uint64_t *ret_batch)
 {
   uint64_t step = t->set.batch_sequences * t->set.accumulation;
   uint64_t best = 0, batch = t->set.batch_sequences, smallest = batch;
-  double best_seconds = 0;
   for (;; batch /= 2) {
-    double seconds, wanted = best_seconds * (1 - GAIN_OF_HALVING);
-    int rc = try_cut(t, batch, step, &seconds);
+    struct pen_search_result found;
+    double wanted = t->known.seconds * (1 - GAIN_OF_HALVING);
+    int rc = try_cut(t, batch, step, &found);
     if (rc < 0 && rc != -PEN_ENOFIT)
       return rc;
     pen_error_clear();
     smallest = batch;
-    if (rc == 0 && (!best || (seconds > 0 && seconds < wanted))) {
+    if (rc == 0 && (!best || (found.seconds > 0 && found.seconds < wanted))) {
       best = batch;
-      best_seconds = seconds;
+      t->known = found;
     } else if (best) {
       break;
     }
-    if ((best && best_seconds == 0) || batch % 2)
+    if ((best && t->known.seconds == 0) || batch % 2)
       break;
   }
   *ret_batch = best ? best : smallest;

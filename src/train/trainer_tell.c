@@ -17,13 +17,13 @@ static void print_search(const struct pen_session *s)
   if (!s->machine.profile)
     pen_log_info("placement: by a fixed rule, there is no profile of this "
                  "machine; penstock bench all makes one");
-  else if (f->n_tried && f->rule_seconds > 0)
+  else if (f->n_simulated && f->rule_seconds > 0)
     pen_log_info("placement: the fastest of %zu simulated, %.3g s a step; the "
-                 "fixed rule's takes %.3g s", f->n_fitting, f->seconds,
+                 "fixed rule's takes %.3g s", f->n_simulated, f->seconds,
                  f->rule_seconds);
-  else if (f->n_tried)
+  else if (f->n_simulated)
     pen_log_info("placement: the fastest of %zu simulated, %.3g s a step; the "
-                 "fixed rule's does not fit", f->n_fitting, f->seconds);
+                 "fixed rule's does not fit", f->n_simulated, f->seconds);
 }
 
 static void print_cut(const struct pen_trainer *t)

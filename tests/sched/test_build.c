@@ -364,12 +364,39 @@ static void test_budgets_are_kept(void **state)
   assert_true(previous > 0);
 }
 
+/* An outline is what the fitting rule asks: it says of a placement what its
+ * layout says. */
+static void test_an_outline_has_the_bytes(void **state)
+{
+  struct toy toy;
+  toy_init(&toy, true, 3);
+  for (uint64_t i = 0; i < N_PLACES; i++) {
+    struct pen_placement p = places_random(places_seed(), i);
+    struct pen_layout whole, outline;
+    p.inference = i % 4 == 3;
+    test_ok(pen_layout_init(&whole, &toy.workload, &p));
+    test_ok(pen_layout_outline(&outline, &toy.workload, &p));
+    for (int tier = 0; tier < PEN_TIERS; tier++)
+      assert_int_equal(outline.tier_bytes[tier], whole.tier_bytes[tier]);
+    assert_int_equal(outline.n_store_tiles, whole.n_store_tiles);
+    assert_int_equal(outline.n_speculative, whole.n_speculative);
+    assert_int_equal(outline.n_speculative_store_tiles,
+                     whole.n_speculative_store_tiles);
+    for (size_t b = 0; b < toy.workload.n_blocks; b++)
+      assert_int_equal(outline.slots[outline.weight_home[b]].tier,
+                       whole.slots[whole.weight_home[b]].tier);
+    pen_layout_done(&outline);
+    pen_layout_done(&whole);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_placement_is_proven),
       cmocka_unit_test(test_build_is_pure),
       cmocka_unit_test(test_planned_room_is_enough),
+      cmocka_unit_test(test_an_outline_has_the_bytes),
       cmocka_unit_test(test_sums_leave_out_the_rare),
       cmocka_unit_test(test_halves_are_due_until_a_commit),
       cmocka_unit_test(test_rows_are_made_ahead),
