@@ -93,7 +93,8 @@ static void test_sometimes_clipped(void **state)
     compare(kinds[k], &course, PLACES + 1, &stood, &redone, &discarded);
     print_message("# %zu stood, %zu redone, %zu discarded\n", stood, redone,
                   discarded);
-    assert_true(stood > 50 && redone > 50 && discarded > 50);
+    size_t least = 12 * (PLACES + 1); /* a sixteenth of all steps */
+    assert_true(stood > least && redone > least && discarded > least);
   }
 }
 
