@@ -109,7 +109,8 @@ void pen_build_finish_rows(struct pen_emit *e, size_t block)
   const struct pen_layout *l = e->l;
   bool tied = pen_workload_is_tied(e->w);
   uint32_t stored = l->grad_home[block];
-  uint64_t rows = pen_build_rows_part(e, e->w->rows_bytes), bytes = pen_move_weight_bytes(e, block);
+  uint64_t rows = pen_build_rows_part(e, e->w->rows_bytes);
+  uint64_t bytes = pen_move_weight_bytes(e, block);
   if (!tied || l->rows_wait)
     stored = pen_move_grad_begin(e, block, true);
   if (l->rows_wait) {

@@ -5,8 +5,8 @@
  * layout and a real schedule, simulated for as long as it may still be the
  * fastest.  The size of groups decides what memory is left for all else, so in
  * the end the search begins once more from the rule with the size that was found,
- * which else followed from other choices.  Main thread, at start.  Disadvantage: choices are changed one by one,
- * so two that help only together are not found. */
+ * which else followed from other choices.  Main thread, at start.  Disadvantage:
+ * choices are changed one by one, so two that help only together are not found. */
 #include "src/train/search.h"
 
 #include <string.h>
@@ -245,6 +245,7 @@ static int simulate(const struct pen_search_problem *p,
   return rc;
 }
 
+/* Bytes between members that differ would cost a simulation, no more. */
 static bool is_same(const struct candidate *a, const struct candidate *b)
 {
   return memcmp(&a->placement, &b->placement, sizeof a->placement) == 0 &&
