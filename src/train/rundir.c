@@ -207,9 +207,9 @@ static int remove_old_run(struct pen_rundir *r)
     rc = 0;
   }
   pen_json_free(&json);
-  while (rc == 0 && old.n_stores)
-    rc = pen_rundir_remove_store(&old, old.stores[0].generation,
-                                 pen_engine_find("threads"));
+  if (rc == 0)
+    rc = pen_rundir_remove_stores(&old, pen_engine_find("threads"));
+  pen_rundir_drop_stores(&old);
   size_t n;
   while (rc == 0 && (n = pen_rundir_checkpoints(r, steps, 256)) > 0)
     for (size_t i = 0; rc == 0 && i < n; i++)
@@ -271,10 +271,7 @@ void pen_rundir_undo(struct pen_rundir *rundir)
   struct pen_error kept;
   char path[4096];
   pen_error_take(&kept);
-  while (rundir->n_stores &&
-         pen_rundir_remove_store(rundir, rundir->stores[0].generation,
-                                 pen_engine_find("threads")) == 0)
-    ;
+  pen_rundir_remove_stores(rundir, pen_engine_find("threads"));
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     pen_rundir_file(rundir, files[i], path);
     unlink(path);

@@ -75,6 +75,9 @@ void pen_rundir_drop_stores(struct pen_rundir *rundir);
 /* Removes a store's files, then its entry, and saves. */
 int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
                             const struct pen_engine *engine);
+/* The same of all of them, until one fails. */
+int pen_rundir_remove_stores(struct pen_rundir *rundir,
+                             const struct pen_engine *engine);
 
 /* Steps of the checkpoint-N folders, ascending; at most max. */
 size_t pen_rundir_checkpoints(const struct pen_rundir *rundir,

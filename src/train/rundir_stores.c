@@ -91,6 +91,15 @@ int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
   return pen_rundir_save(rundir);
 }
 
+int pen_rundir_remove_stores(struct pen_rundir *rundir,
+                             const struct pen_engine *engine)
+{
+  int rc = 0;
+  while (rc == 0 && rundir->n_stores)
+    rc = pen_rundir_remove_store(rundir, rundir->stores[0].generation, engine);
+  return rc;
+}
+
 void pen_rundir_drop_stores(struct pen_rundir *rundir)
 {
   for (size_t i = 0; i < rundir->n_stores; i++)

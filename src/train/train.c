@@ -252,15 +252,11 @@ void pen_trainer_close(struct pen_trainer *t)
 /* A finished run's state, if it is not wanted. */
 static int discard_state(struct pen_trainer *t)
 {
-  int rc = 0;
   pen_run_free(&t->session.run);
   pen_store_close(&t->store);
-  while (rc == 0 && t->rundir.n_stores)
-    rc = pen_rundir_remove_store(&t->rundir, t->rundir.stores[0].generation,
-                                 t->session.engine
-                                     ? t->session.engine
-                                     : pen_engine_find("threads"));
-  return rc;
+  return pen_rundir_remove_stores(&t->rundir, t->session.engine
+                                                  ? t->session.engine
+                                                  : pen_engine_find("threads"));
 }
 
 int pen_train(const struct pen_train_settings *settings)
