@@ -1,8 +1,9 @@
 /* hfdir_folder.c: names of files that a model's folder holds.
  *
- * What has another name is somebody's own, and is neither copied nor removed.  Any
- * thread.  Disadvantage: a model's own code (modeling_*.py) is such a name, and stays
- * behind. */
+ * What has another name is somebody's own: it is not copied, and nothing half-written
+ * is taken for ours that holds it.  A model that is overwritten goes with all that is in
+ * its folder.  Any thread.  Disadvantage: a model's own code (modeling_*.py) is such a
+ * name, and stays behind. */
 #include "io/hfdir_folder.h"
 
 #include <dirent.h>

@@ -9,7 +9,8 @@
 #define PEN_HFDIR_TEMPLATES "additional_chat_templates"
 
 /* May PATH be written?  -ENOTDIR where it is a file or would lie in one; -EEXIST where
- * it is not empty and not to be overwritten, or holds what is of no model. */
+ * it is not empty and not to be overwritten, or is no model: it has no config.json, or
+ * another folder than that of templates. */
 int pen_hfdir_check_target(const char *path, bool overwrite);
 /* May TMP, under which a killed process may have written, be removed?  -EEXIST where
  * it holds what is of no model: it is somebody's own, which happens to have that name. */

@@ -17,10 +17,10 @@
 
 #include "base/error.h"
 #include "io/files.h"
+#include "io/hfdir_folder.h"
 #include "src/data/sha256.h"
 #include "src/data/tokens.h"
 
-#define TEMPLATES "additional_chat_templates/"
 #define TOOL_VERSION "6" /* part of the key; raised when its output changes */
 
 static void key_add(struct pen_sha256 *sha, const char *text)
@@ -59,7 +59,7 @@ static int key_add_tokenizer(struct pen_sha256 *sha, const char *tokenizer)
   /* They say which begin and end tokens and which template there are. */
   static const char *const names[] = { "tokenizer_config.json", "config.json",
                                        "generation_config.json", "chat_template.jinja",
-                                       "chat_template.json", TEMPLATES "tool_use.jinja" };
+                                       "chat_template.json", PEN_HFDIR_TEMPLATES "/tool_use.jinja" };
   uint8_t digest[PEN_SHA256_BYTES] = { 0 };
   struct stat st;
   bool found;
@@ -91,7 +91,7 @@ static int key_add_forms(struct pen_sha256 *sha, const struct pen_prepare_reques
   if (template && access(template, R_OK) == 0) {
     r = pen_sha256_add_file(sha, template);
   } else if (template) { /* one of the model's, by its name */
-    snprintf(folder, sizeof folder, TEMPLATES "%.1000s.jinja", template);
+    snprintf(folder, sizeof folder, PEN_HFDIR_TEMPLATES "/%.1000s.jinja", template);
     r = key_add_optional(sha, request->tokenizer, folder);
   }
   if (r < 0)
