@@ -26,7 +26,7 @@ struct pen_bench_advice {
 int pen_bench_advice_make(const struct pen_config *config,
                           const struct pen_machine *machine,
                           struct pen_bench_advice *ret_advice);
-void pen_bench_advice_print(FILE *file, const struct pen_bench_advice *advice);
+void pen_bench_advice_print(FILE *f, const struct pen_bench_advice *advice);
 void pen_bench_advice_put(struct pen_json_writer *writer,
                           const struct pen_bench_advice *advice);
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/error.h"
 #include "base/size.h"
+#include "io/files.h"
 #include "io/json_write.h"
 #include "src/cli/bench.h"
 
@@ -44,13 +44,15 @@ static uint64_t free_bytes(const struct pen_machine *m)
   struct stat st[PEN_MACHINE_DRIVES_MAX] = {{0}};
   uint64_t total = 0;
   for (size_t i = 0; i < m->n_drives; i++) {
-    struct statvfs fs;
+    uint64_t bytes = 0;
     bool seen = false;
-    if (stat(m->drives[i].path, &st[i]) || statvfs(m->drives[i].path, &fs))
+    if (stat(m->drives[i].path, &st[i]))
       continue;
+    if (pen_files_free_bytes(m->drives[i].path, &bytes))
+      pen_error_clear(); /* it has none, then */
     for (size_t k = 0; k < i; k++)
       seen |= st[k].st_dev == st[i].st_dev;
-    total += seen ? 0 : (uint64_t)fs.f_bavail * fs.f_frsize;
+    total += seen ? 0 : bytes;
   }
   return total;
 }
@@ -127,8 +129,8 @@ static void print_life(FILE *f, const struct pen_drive_advice *m)
 {
   if (m->steps_to_tbw > 0)
     fprintf(f, "  %9s steps, %s days to the rating",
-           number(m->steps_to_tbw, (char[NUMBER_BYTES]){0}),
-           number(m->days_to_tbw, (char[NUMBER_BYTES]){0}));
+            number(m->steps_to_tbw, (char[NUMBER_BYTES]){0}),
+            number(m->days_to_tbw, (char[NUMBER_BYTES]){0}));
 }
 
 static void print_model(FILE *f, const struct pen_drive_advice *m)
@@ -137,39 +139,38 @@ static void print_model(FILE *f, const struct pen_drive_advice *m)
   pen_size_format(m->drive_bytes, needed);
   pen_size_format(m->written_bytes, written);
   fprintf(f, "  %-10s %8s on drives%s", m->model, needed,
-         m->has_room ? "" : " (more than is free)");
+          m->has_room ? "" : " (more than is free)");
   if (!m->fits) {
     fputs("; does not fit in this machine's memory\n", f);
     return;
   }
   fprintf(f, ", %8s written a step; a step %s s, of them %s s for the drives "
-         "(their own work %s s)",
-         written, number(m->step_seconds, (char[NUMBER_BYTES]){0}),
-         number(m->added_seconds, (char[NUMBER_BYTES]){0}),
-         number(m->alone_seconds, (char[NUMBER_BYTES]){0}));
+          "(their own work %s s)",
+          written, number(m->step_seconds, (char[NUMBER_BYTES]){0}),
+          number(m->added_seconds, (char[NUMBER_BYTES]){0}),
+          number(m->alone_seconds, (char[NUMBER_BYTES]){0}));
   print_life(f, m);
   fputc('\n', f);
 }
 
-void pen_bench_advice_print(FILE *file, const struct pen_bench_advice *advice)
+void pen_bench_advice_print(FILE *f, const struct pen_bench_advice *advice)
 {
-  FILE *f = file;
   const struct pen_bench_advice *a = advice;
   char room[PEN_SIZE_TEXT_BYTES];
   if (!a->asked)
     return;
   pen_size_format(a->free_bytes, room);
   fprintf(f, "state, %d checkpoints and the model of %.3g B parameters have room in "
-         "the %s free on %zu drive%s\n", CHECKPOINTS, (double)a->largest / 1e9,
-         room, a->n_drives, a->n_drives == 1 ? "" : "s");
+          "the %s free on %zu drive%s\n", CHECKPOINTS, (double)a->largest / 1e9,
+          room, a->n_drives, a->n_drives == 1 ? "" : "s");
   if (!a->simulated) {
     fprintf(f, "each billion parameters with their state there: %.3g s of the drives' "
-           "work a step, 12 GB written; what it adds to a step is not known: %s\n",
-           STATE_BYTES * 1e9 / a->mixed, a->missing);
+            "work a step, 12 GB written; what it adds to a step is not known: %s\n",
+            STATE_BYTES * 1e9 / a->mixed, a->missing);
     return;
   }
   fprintf(f, "with optimizer state there, at %llu tokens a step:\n",
-         (unsigned long long)a->models[0].tokens_per_step);
+          (unsigned long long)a->models[0].tokens_per_step);
   for (size_t i = 0; i < a->n_models; i++)
     print_model(f, &a->models[i]);
 }

@@ -18,7 +18,7 @@
 #define RANK_MAX 8
 #define ALIGNMENT_STANDARD 32
 
-enum value { VALUE_BOOL = 7, VALUE_STRING = 8, VALUE_ARRAY = 9, N_VALUES = 13 };
+enum value { VALUE_STRING = 8, VALUE_ARRAY = 9, N_VALUES = 13 };
 static const uint8_t value_bytes[N_VALUES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 /* Elements of a block of a number format and its bytes; 0: not known. */
