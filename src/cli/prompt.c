@@ -62,9 +62,12 @@ int pen_prompt_read(char **ret_text)
   while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
     n--;
   text[n] = '\0';
-  if (rc == 0 && n)
+  if (rc == 0 && n) {
     *ret_text = text;
-  else
-    free(text);
+    return 0;
+  }
+  if (rc == 0)
+    pen_log_info("nothing came there: without a prompt, then");
+  free(text);
   return rc;
 }

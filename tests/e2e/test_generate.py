@@ -108,7 +108,8 @@ def a_prompt_comes_on_standard_input(folder):
     assert piped(b"other", "--prompt", "ab\nc").stdout.decode() == want
     alone = succeed(*options).stdout  # of /dev/null
     for nothing in (b"", b"\n"):
-        assert piped(nothing).stdout.decode() == alone != want
+        done = piped(nothing)
+        assert done.stdout.decode() == alone != want and b"nothing came there" in done.stderr, done
     long = b"ab " * 400
     assert json.loads(piped(long, "--max-length", "2000", "--max-new-tokens", "1").stdout)["prompt_tokens"] == len(long)
     for text, said in ((b"a\0b", b"has a byte 0 at 1"), (b"a" * (16 << 20) + b"a", b"more than 16 MiB"),
