@@ -451,7 +451,7 @@ class Places(ChatCase):
         """The tokenizer's library, at a text that takes it for ever, sees no signal."""
         begun = self.folder / "begun"
         stuck = self.write("stuck.py", f"""
-import ctypes, pathlib
+import ctypes, pathlib, threading
 from penstock_prepare import cli, tokenizer
 
 class Library:
@@ -463,6 +463,11 @@ class Library:
 
     def encode_batch(self, texts, add_special_tokens):
         pathlib.Path({str(begun)!r}).touch()
+        worker = threading.Thread(target=self._wait, daemon=False)  # which Python would wait for as it ends
+        worker.start()
+        worker.join()
+
+    def _wait(self):
         mutex = ctypes.create_string_buffer(64)  # zeros: unlocked
         for _ in range(2):
             ctypes.CDLL(None).pthread_mutex_lock(mutex)
@@ -479,7 +484,7 @@ raise SystemExit(cli.main())
                     time.sleep(0.01)
                 tool.send_signal(number)
                 try:
-                    said = tool.communicate(timeout=300)[1]
+                    said = tool.communicate(timeout=100)[1]
                 finally:
                     tool.kill()
             self.assertEqual((tool.returncode, said), (1, "penstock-prepare: stopped\n"))
