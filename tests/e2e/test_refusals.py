@@ -54,6 +54,20 @@ def a_model_that_the_drive_has_no_room_for(folder):
 
 
 @test
+def what_comes_with_a_model_needs_room_too(folder):
+    """1.3 MiB of weights have it, their state or a GGUF file of them beside them has not."""
+    job = Job(f"{folder}/job", steps=2)
+    job.train(f"{folder}/run", "--save-steps", "1")
+    small = f"{folder}/small"
+    done = in_small_folder(small, 3, "export", f"{folder}/run/checkpoint-1", "-o", f"{small}/model", "--with-optimizer")
+    refused(done, "does not fit: the model with its optimizer's state needs", "bytes too few")
+    assert done.stdout == "left:\n", done.stdout
+    done = in_small_folder(small, 2, "export", f"{folder}/run", "-o", f"{small}/model", "--gguf", "F32")
+    refused(done, "small/model is written and whole, but no GGUF file in it", "does not fit: the GGUF file needs", "bytes too few")
+    assert done.stdout.endswith("left: model\n"), done.stdout
+
+
+@test
 def a_model_of_no_numbers_says_nothing(folder):
     job = Job(f"{folder}/job")
     poison(job.model)
