@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -21,9 +22,10 @@ struct source {
   size_t store;                 /* index among opened; SIZE_MAX: needs none */
 };
 
-/* The run's stores, opened; NULL where one is not there. */
+/* The run's stores, opened; NULL where one cannot be. */
 struct opened {
   struct pen_store *stores[PEN_RUNDIR_STORES_MAX];
+  struct pen_error why; /* one could not: the last one's reason */
 };
 
 static const struct pen_engine *engine_of(const struct pen_trainer *t)
@@ -63,7 +65,7 @@ static int open_stores(struct pen_trainer *t, struct opened *opened)
       if (rc != -ENOENT)
         pen_log_warn("store %u is not used: %s",
                      t->rundir.stores[i].generation, pen_error_text());
-      pen_error_clear();
+      pen_error_take(&opened->why);
     }
   }
   return 0;
@@ -370,6 +372,21 @@ static int resume_from(struct pen_trainer *t, struct source *source,
   return move_state(t, source);
 }
 
+/* A run that got somewhere, and whose drive is not mounted, is not begun anew. */
+static int check_not_lost(const struct pen_trainer *t,
+                          const struct opened *opened)
+{
+  char path[4096];
+  struct stat log;
+  pen_rundir_file(&t->rundir, "log.jsonl", path);
+  if (!opened->why.code || stat(path, &log) < 0 || log.st_size == 0)
+    return 0;
+  return pen_error_say(opened->why.code,
+                       "%s has logged steps, but their state cannot be read: %s; "
+                       "is its drive there? (--overwrite starts over)",
+                       t->rundir.path, opened->why.text);
+}
+
 /* Did the run export its model? */
 static bool is_finished(const struct pen_trainer *t)
 {
@@ -404,6 +421,8 @@ int pen_trainer_attach(struct pen_trainer *t)
     look_in_checkpoints(t, &opened, &source);
     if (source.saved) {
       rc = resume_from(t, &source, &opened);
+    } else if ((rc = check_not_lost(t, &opened)) < 0) {
+      ; /* as it is: what is not there now may come back */
     } else if (is_finished(t)) {
       rc = pen_error_say(-EEXIST,
                          "%s holds a finished model, whose optimizer state was "

@@ -7,6 +7,7 @@ is refused.
 import json
 import math
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -182,6 +183,35 @@ def other_numerics_are_refused_by_name(folder):
     assert before == after, "a refused resume wrote into the run"
     done = JOB.train(f"{folder}/run", "--resume", "--max-steps", "2", *drive(folder))
     assert "resuming after step 2" in done.stderr, done.stderr
+
+
+@test
+def a_drive_that_is_not_there_ends_no_run(folder):
+    """Not mounted, or damaged: nothing of the run is begun anew, and it goes on when the drive is back."""
+    for kept in ((), ("--save-steps", "3")):
+        run = os.path.join(folder, f"run{len(kept)}")
+        options = (*kept, "--offload-optimizer", "nvme", "--nvme-path", f"{folder}/nvme{len(kept)}")
+        state = options[-1]
+        JOB.train(run, *options, "--max-steps", "6")
+        shutil.rmtree(f"{run}/model")
+        before = log(run)
+        os.rename(state, f"{state}.away")
+        os.mkdir(state)
+        fail(1, ("cannot be read", "there is no store", "drive"), *JOB.args(run, *options, "--resume"))
+        os.rmdir(state)
+        shutil.copytree(f"{state}.away", state)
+        for name, _, files in os.walk(state):
+            for file in files:
+                if file.endswith(".manifest"):
+                    os.truncate(f"{name}/{file}", 0)
+        fail(1, ("cannot be read", ".manifest"), *JOB.args(run, *options, "--resume"))
+        assert log(run) == before, "a refused resume wrote into the log"
+        shutil.rmtree(state)
+        os.rename(f"{state}.away", state)
+        done = JOB.train(run, *options, "--resume")
+        assert "resuming after step 6" in done.stderr, done.stderr
+        same_log(run, JOB.straight())
+        same_weights(run, JOB.straight())
 
 
 @test
