@@ -5,6 +5,7 @@
  * all of them, must pass.
  * Disadvantage: only what options alone can tell; what needs the model or the
  * machine is found later, by the plan. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -19,6 +20,28 @@ static int contradiction(const char *a, const char *b, const char *advice)
                        advice);
 }
 
+/* One place under two names would be two drives to everything behind. */
+static bool are_the_same(const char *a, const char *b)
+{
+  char *real_a = realpath(a, NULL), *real_b = realpath(b, NULL);
+  bool same = strcmp(a, b) == 0 ||
+              (real_a && real_b && strcmp(real_a, real_b) == 0);
+  free(real_a);
+  free(real_b);
+  return same;
+}
+
+static int check_drives(const struct pen_option_list *drives)
+{
+  for (size_t i = 0; i < drives->n_items; i++)
+    for (size_t j = 0; j < i; j++)
+      if (are_the_same(drives->items[i], drives->items[j]))
+        return pen_error_set(-PEN_EUSAGE, "--nvme-path names %s twice (%s); name "
+                             "each drive once", drives->items[j],
+                             drives->items[i]);
+  return 0;
+}
+
 static int check_nvme(const struct pen_config *config)
 {
   const struct {
@@ -30,7 +53,9 @@ static int check_nvme(const struct pen_config *config)
     { "offload-params", config->offload_params },
     { "offload-activations", config->offload_activations },
   };
-  if (config->nvme_path.n_items || config->drives || config->drive_read)
+  if (config->nvme_path.n_items)
+    return check_drives(&config->nvme_path);
+  if (config->drives || config->drive_read)
     return 0;
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
     if (places[i].place == PEN_CONFIG_PLACE_NVME)
@@ -61,6 +86,15 @@ static int check_backend(const struct pen_config *config)
   return 0;
 }
 
+/* What an engine forgets cannot be trained. */
+static int check_engine(const struct pen_config *config)
+{
+  if (config->io_engine && strcmp(config->io_engine, "null") == 0)
+    return pen_error_set(-PEN_EUSAGE, "--io-engine null keeps nothing that is "
+                         "written; it is there to be measured, not to train with");
+  return 0;
+}
+
 /* Borders that belong to no range: by the formula these divide by nothing. */
 static int check_adam(const struct pen_config *config)
 {
@@ -76,6 +110,8 @@ static int check_adam(const struct pen_config *config)
 static int check_train(const struct pen_config *config)
 {
   int rc = check_adam(config);
+  if (rc == 0)
+    rc = check_engine(config);
   if (rc < 0)
     return rc;
   if (config->resume && config->overwrite)

@@ -160,6 +160,9 @@ def options_are_refused_when_they_are_read(folder):
     for words, more in ((["--max-length", "from 2"], ("--max-length", "1")), ("above 0", ("--adam-epsilon", "0")),
                         ("--adam-beta1 1: it must be below 1", ("--adam-beta1", "1")),
                         ("--adam-beta2 1: it must be below 1", ("--adam-beta2", "1")),
+                        ("keeps nothing", ("--io-engine", "null")),
+                        ("names . twice (./)", ("--nvme-path", ".,./")),
+                        ("names same twice", ("--nvme-path", "same,same")),
                         ("unexpected argument", ("extra",))):
         fail(2, words, *job.args(f"{folder}/run", *more))
     assert not os.path.exists(f"{folder}/run")
