@@ -7,9 +7,17 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/size.h"
+
+/* Addresses that no row of the table has: stacks, the C library's arenas, the
+ * buffers of OpenBLAS, 32 MiB for each thread that calls it, which it tries to map
+ * for ever where it may not. */
+#define ADDRESSES_BYTES ((uint64_t)192 << 20)
+#define ADDRESSES_CPU_BYTES ((uint64_t)128 << 20)
 
 void pen_memory_add(struct pen_memory *memory, const char *purpose,
                     enum pen_tier tier, uint64_t bytes)
@@ -175,12 +183,25 @@ static uint64_t cgroups_left(void)
   return least;
 }
 
+uint64_t pen_memory_addresses(void)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+    return UINT64_MAX;
+  uint64_t pages = number_in("/proc/self/statm", "");
+  uint64_t used = pages == UINT64_MAX ? 0 : pages * (uint64_t)sysconf(_SC_PAGESIZE);
+  used += ADDRESSES_BYTES +
+          (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * ADDRESSES_CPU_BYTES;
+  return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
 uint64_t pen_memory_available(void)
 {
   uint64_t kib = number_in("/proc/meminfo", "MemAvailable:");
-  uint64_t free = kib == UINT64_MAX ? kib : kib * 1024;
-  uint64_t left = cgroups_left();
-  return left < free ? left : free;
+  uint64_t least = kib == UINT64_MAX ? kib : kib * 1024;
+  uint64_t left = cgroups_left(), addresses = pen_memory_addresses();
+  least = left < least ? left : least;
+  return addresses < least ? addresses : least;
 }
 
 int pen_memory_check(const struct pen_memory *memory, uint64_t limit,

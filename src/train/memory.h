@@ -42,8 +42,12 @@ void pen_memory_print(const struct pen_memory *memory, FILE *f);
 void pen_memory_write(const struct pen_memory *memory,
                       struct pen_json_writer *writer, const char *key);
 
-/* RAM this process may still take: the smaller of MemAvailable and what the
- * cgroup's limit leaves; UINT64_MAX where neither can be read. */
+/* Bytes that a limit of this process's addresses (`ulimit -v`) leaves to what a
+ * plan lists; UINT64_MAX where there is none. */
+uint64_t pen_memory_addresses(void);
+
+/* RAM this process may still take: the least of MemAvailable, what the cgroup's
+ * limit leaves and pen_memory_addresses; UINT64_MAX where there is none of them. */
 uint64_t pen_memory_available(void);
 
 /* -PEN_ENOFIT with the numbers when the host total is above `limit`. */

@@ -246,17 +246,34 @@ static int choose(struct place *at, const struct pen_session_shape *shape,
   return rc;
 }
 
+/* A plan may be of another machine; a run has the addresses of this process. */
+static bool has_few_addresses(const struct pen_session_shape *shape,
+                              uint64_t host_bytes)
+{
+  return !shape->config_only && pen_memory_addresses() <= host_bytes;
+}
+
+static int check_host(const struct place *at, bool few_addresses, int rc)
+{
+  const char *name = few_addresses                      ? "what ulimit -v leaves"
+                     : at->session->machine.host_bytes ? "--host-memory"
+                                                       : "the RAM available now";
+  if (rc == 0)
+    return pen_memory_check(&at->session->memory, at->host, name);
+  return few_addresses ? pen_error_context(rc, "with what ulimit -v leaves") : rc;
+}
+
 /* What the slots leave of the limits is not theirs. */
 int pen_session_place(struct pen_session *s,
                       const struct pen_session_shape *shape)
 {
   const struct pen_workload *w = pen_model_workload(s->model);
   uint64_t host = s->machine.host_bytes;
-  const char *name = "--host-memory";
-  if (!host) {
+  if (!host)
     host = pen_memory_available();
-    name = "the RAM available now";
-  }
+  bool few_addresses = has_few_addresses(shape, host);
+  if (few_addresses)
+    host = pen_memory_addresses();
   struct pen_fit_wish wish = s->machine.wish;
   fill_wish(&wish, w, &s->machine, shape->inference);
   pen_memory_add(&s->memory, "batches and sequence tables", PEN_TIER_HOST,
@@ -277,6 +294,6 @@ int pen_session_place(struct pen_session *s,
   pen_memory_add_layout(&s->memory, &s->layout);
   pen_memory_add(&s->memory, "schedule and its proof", PEN_TIER_HOST,
                  s->plan.table_bytes);
-  return rc < 0 ? rc : pen_memory_check(&s->memory, host, name);
+  return check_host(&at, few_addresses, rc);
 }
 

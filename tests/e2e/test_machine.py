@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 
-from penstock import TILE, Job, Skip, main, same_log, same_weights, test
+from penstock import TILE, Job, Skip, fail, main, same_log, same_weights, test
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="pen-e2e-")
 JOB = Job(os.path.join(SCRATCH.name, "job"), steps=8)
@@ -58,6 +58,18 @@ def io_uring_is_refused(folder):
     done = JOB.train(f"{folder}/run", *DRIVE, f"{folder}/nvme", prefix=[wrapper])
     holds(folder, done, "threads", "io_uring")
     assert sum("io_uring" in line for line in done.stderr.splitlines()) == 1, done.stderr
+
+
+@test
+def few_addresses_are_a_limit_of_memory(folder):
+    """OpenBLAS asks for its buffers again and again where it may not map them."""
+    limit = shutil.which("prlimit")
+    if not limit:
+        raise Skip("no prlimit here")
+    done = fail(3, ("ulimit -v", "does not fit"), *JOB.args(f"{folder}/run", "--gemm", "auto"),
+                prefix=[limit, f"--as={250 << 20}"], timeout=60)
+    assert "step 1/" not in done.stderr and not os.path.exists(f"{folder}/run"), done.stderr
+    holds(folder, JOB.train(f"{folder}/run", prefix=[limit, f"--as={(1 + os.cpu_count()) << 29}"]))
 
 
 main()
