@@ -5,27 +5,18 @@
  * layout and a real schedule, simulated for as long as it may still be the
  * fastest.  The size of groups decides what memory is left for all else, so in
  * the end the search begins once more from the rule with the size that was found,
- * which else followed from other choices.  Main thread, at start.  Disadvantage:
- * choices are changed one by one, so two that help only together are not found. */
-#include "src/train/search.h"
+ * which else followed from other choices, and from the best of the rule's
+ * placements with other sizes and with many early updates, which pay off only with
+ * large groups.  Main thread, at start.  Disadvantage: choices are changed one by
+ * one, so other two that help only together are not found. */
+#include "src/train/search_choice.h"
 
 #include <string.h>
 
 #include "base/error.h"
 
 #define TURNS_MAX 3
-#define VALUES_MAX 12
-#define TRIED_MAX 256
-
-enum { STATE, ACTIVATIONS, RECOMPUTE, GROUP, GRADIENTS, TILE, WEIGHT_SLOTS,
-       GRADIENT_SLOTS, TILE_SLOTS, THREADS, UPDATE_THREADS, EARLY, CHOICES };
-
-#define BY_RULE (SIZE_MAX - 1) /* a choice that is left to it */
-
-/* A candidate: the value of each choice. */
-struct point {
-  size_t value[CHOICES];
-};
+#define TRIED_MAX 512
 
 /* What is simulated: equal ones come of many points. */
 struct candidate {
@@ -38,7 +29,7 @@ struct candidate {
 struct search {
   const struct pen_search_problem *p;
   const struct pen_fit_wish *rule;
-  struct point at; /* the best so far, and what it comes to */
+  struct pen_search_point at; /* the best so far, and what it comes to */
   struct candidate best;
   struct candidate tried[TRIED_MAX];
   size_t n_simulated;
@@ -46,177 +37,9 @@ struct search {
   struct pen_error why; /* this is said of it */
 };
 
-/* ---- the values of each choice ---- */
-
-static size_t list(const size_t *all, size_t n, size_t values[VALUES_MAX])
-{
-  memcpy(values, all, n * sizeof *all);
-  return n;
-}
-#define LIST(values, ...)                                                     \
-  list((const size_t[]){__VA_ARGS__},                                        \
-       sizeof(size_t[]){__VA_ARGS__} / sizeof(size_t), values)
-
-static void add_value(size_t value, size_t values[VALUES_MAX], size_t *n)
-{
-  for (size_t i = 0; i < *n; i++)
-    if (values[i] == value)
-      return;
-  if (*n < VALUES_MAX)
-    values[(*n)++] = value;
-}
-
-/* `first`, twice that, four times ... and the last; `by_rule` among them stands
- * for the rule. */
-static size_t doublings(size_t first, size_t last, size_t by_rule,
-                        size_t values[VALUES_MAX])
-{
-  size_t n = 0;
-  add_value(BY_RULE, values, &n);
-  for (size_t v = first; v < last && n + 1 < VALUES_MAX; v *= 2)
-    if (v != by_rule)
-      add_value(v, values, &n);
-  if (last != by_rule)
-    add_value(last, values, &n);
-  return n;
-}
-
-static size_t quarters(size_t of, size_t values[VALUES_MAX])
-{
-  size_t n = 0;
-  for (size_t quarter = 0; quarter <= 4; quarter++)
-    add_value(of * quarter / 4, values, &n);
-  return n;
-}
-
-/* None, quarters, all; and near the best so far. */
-static size_t shares(size_t of, size_t best, size_t values[VALUES_MAX])
-{
-  size_t n = quarters(of, values);
-  for (size_t part = 8; part <= 16; part *= 2) {
-    size_t some = of / part;
-    if (best >= some)
-      add_value(best - some, values, &n);
-    if (best + some <= of)
-      add_value(best + some, values, &n);
-  }
-  return n;
-}
-
-static size_t recompute_values(const struct search *s,
-                               size_t values[VALUES_MAX])
-{
-  const struct pen_workload *w = s->p->workload;
-  return shares(w->body_end - w->body_begin,
-                s->best.placement.recompute_blocks, values);
-}
-
-/* By the rule none is. */
-static size_t early_values(const struct search *s, size_t values[VALUES_MAX])
-{
-  size_t best = s->at.value[EARLY];
-  return shares(s->p->workload->n_blocks, best == BY_RULE ? 0 : best, values);
-}
-
-static size_t values_of(const struct search *s, int choice,
-                        size_t values[VALUES_MAX])
-{
-  const struct pen_search_problem *p = s->p;
-  const struct pen_search_free *f = &p->free;
-  const struct pen_demand_options *d = &p->simulate.demand;
-  switch (choice) {
-  case STATE: /* its room may be worth more to activations */
-    return f->state ? LIST(values, BY_RULE, PEN_FIT_HOST) : 0;
-  case ACTIVATIONS: /* and theirs to weights */
-    return f->activations ? LIST(values, BY_RULE, PEN_FIT_HOST) : 0;
-  case RECOMPUTE:
-    return f->recompute ? recompute_values(s, values) : 0;
-  case GROUP:
-    return f->group && p->shape.n_micros > 1
-               ? doublings(1, p->shape.n_micros, 0, values)
-               : 0;
-  case GRADIENTS: /* compact state may be worth its room more than they are */
-    return f->gradients ? LIST(values, BY_RULE, PEN_FIT_NVME) : 0;
-  case TILE:
-    return f->tile ? doublings(p->tile_least, p->tile_most,
-                               s->rule->tile_elems, values)
-                   : 0;
-  case WEIGHT_SLOTS:
-    return f->weight_slots ? LIST(values, BY_RULE, 2, 4, 6) : 0;
-  case GRADIENT_SLOTS:
-    return f->gradient_slots ? LIST(values, BY_RULE, 1, 3) : 0;
-  case TILE_SLOTS:
-    return f->tile_slots ? LIST(values, BY_RULE, 3, 6, 8, 12) : 0;
-  case THREADS:
-    return f->threads ? doublings(1, d->threads, d->threads, values) : 0;
-  case UPDATE_THREADS:
-    return f->update_threads
-               ? doublings(1, d->update_threads, d->update_threads, values)
-               : 0;
-  default: /* blocks that are updated during backward */
-    return f->early ? early_values(s, values) : 0;
-  }
-}
-
-static void set(struct pen_search_result *c, int choice, size_t value)
-{
-  struct pen_fit_wish *w = &c->wish;
-  switch (choice) {
-  case STATE:
-    w->state = (enum pen_fit_place)value;
-    break;
-  case ACTIVATIONS:
-    w->activations = (enum pen_fit_place)value;
-    break;
-  case RECOMPUTE:
-    w->recompute_blocks = value;
-    break;
-  case GROUP:
-    w->group_size = value;
-    break;
-  case GRADIENTS:
-    w->gradients = (enum pen_fit_place)value;
-    break;
-  case TILE:
-    w->tile_elems = value;
-    break;
-  case WEIGHT_SLOTS:
-    w->weight_slots = value;
-    break;
-  case GRADIENT_SLOTS:
-    w->gradient_slots = value;
-    break;
-  case TILE_SLOTS:
-    w->tile_slots = value;
-    break;
-  case THREADS:
-    c->threads = value;
-    break;
-  case UPDATE_THREADS:
-    c->update_threads = value;
-    break;
-  default:
-    w->speculative_blocks = value;
-  }
-}
-
-/* What a point stands for. */
-static struct pen_search_result result_of(const struct search *s,
-                                          const struct point *point)
-{
-  struct pen_search_result c = {
-      .wish = *s->rule,
-      .threads = s->p->simulate.demand.threads,
-      .update_threads = s->p->simulate.demand.update_threads};
-  for (int choice = 0; choice < CHOICES; choice++)
-    if (point->value[choice] != BY_RULE)
-      set(&c, choice, point->value[choice]);
-  return c;
-}
-
 static double gain_of(int choice)
 {
-  return choice == THREADS || choice == UPDATE_THREADS
+  return choice == PEN_SEARCH_THREADS || choice == PEN_SEARCH_UPDATE_THREADS
              ? PEN_SEARCH_GAIN_THREADS
              : PEN_SEARCH_GAIN;
 }
@@ -267,10 +90,10 @@ static const struct candidate *find_tried(const struct search *s,
 }
 
 /* Is not simulated beyond enough_s (0: to its end).  -PEN_ENOFIT. */
-static int try_point(struct search *s, const struct point *point,
+static int try_point(struct search *s, const struct pen_search_point *point,
                      double enough_s, struct candidate *ret_candidate)
 {
-  struct pen_search_result wanted = result_of(s, point);
+  struct pen_search_result wanted = pen_search_result_of(s->p, s->rule, point);
   struct candidate c = {.threads = wanted.threads,
                         .update_threads = wanted.update_threads,
                         .enough_s = enough_s};
@@ -299,30 +122,43 @@ static int try_point(struct search *s, const struct point *point,
 
 /* ---- the search ---- */
 
-/* The best value of one choice; true where it is better than what was. */
+/* Goes to a point whose step is shorter by `gain`; then *ret_better. */
+static int take_faster(struct search *s, const struct pen_search_point *point,
+                       double gain, bool *ret_better)
+{
+  struct candidate c;
+  double enough_s = s->best.seconds * (1 - gain);
+  int rc = try_point(s, point, enough_s, &c);
+  if (rc == -PEN_ENOFIT) {
+    pen_error_clear();
+    return 0;
+  }
+  if (rc == 0 && (s->best.seconds == 0 || c.seconds < enough_s)) {
+    s->at = *point;
+    s->best = c;
+    *ret_better = true;
+  }
+  return rc;
+}
+
+static size_t values_of(const struct search *s, enum pen_search_choice choice,
+                        size_t values[PEN_SEARCH_VALUES_MAX])
+{
+  return pen_search_values(s->p, s->rule, &s->at,
+                           s->best.placement.recompute_blocks, choice, values);
+}
+
+/* The best value of one choice. */
 static int improve(struct search *s, int choice, bool *ret_better)
 {
-  size_t values[VALUES_MAX], n = values_of(s, choice, values);
-  struct point from = s->at;
-  for (size_t i = 0; i < n; i++) {
-    struct point point = from;
-    struct candidate c;
-    double enough_s = s->best.seconds * (1 - gain_of(choice));
+  size_t values[PEN_SEARCH_VALUES_MAX], n = values_of(s, choice, values);
+  struct pen_search_point point = s->at;
+  int rc = 0;
+  for (size_t i = 0; rc == 0 && i < n; i++) {
     point.value[choice] = values[i];
-    int rc = try_point(s, &point, enough_s, &c);
-    if (rc == -PEN_ENOFIT) {
-      pen_error_clear();
-      continue;
-    }
-    if (rc < 0)
-      return rc;
-    if (s->best.seconds == 0 || c.seconds < enough_s) {
-      s->at = point;
-      s->best = c;
-      *ret_better = true;
-    }
+    rc = take_faster(s, &point, gain_of(choice), ret_better);
   }
-  return 0;
+  return rc;
 }
 
 static int take_turns(struct search *s)
@@ -331,41 +167,69 @@ static int take_turns(struct search *s)
   int rc = 0;
   for (int turn = 0; rc == 0 && better && turn < TURNS_MAX; turn++) {
     better = false;
-    for (int choice = 0; rc == 0 && choice < CHOICES; choice++)
+    for (int choice = 0; rc == 0 && choice < PEN_SEARCH_CHOICES; choice++)
       rc = improve(s, choice, &better);
   }
   return rc;
 }
 
-/* From the rule on, with groups of this size.  Nothing fits: no best. */
-static int descend(struct search *s, size_t group)
+/* Turns from a point on; the faster of where they lead and what was stays. */
+static int descend(struct search *s, const struct pen_search_point *from)
 {
-  for (int choice = 0; choice < CHOICES; choice++)
-    s->at.value[choice] = choice == GROUP ? group : BY_RULE;
-  s->best = (struct candidate){.seconds = 0};
-  int rc = try_point(s, &s->at, 0, &s->best);
-  if (rc < 0 && rc != -PEN_ENOFIT)
-    return rc;
-  if (rc < 0)
-    pen_error_take(&s->why);
-  if (group == BY_RULE)
-    s->rule_seconds = s->best.seconds;
-  return take_turns(s);
-}
-
-/* The faster of both stays. */
-static int begin_again(struct search *s)
-{
-  struct point at = s->at;
+  struct pen_search_point at = s->at;
   struct candidate best = s->best;
-  int rc = descend(s, best.placement.group_size);
+  s->at = *from;
+  s->best = (struct candidate){.seconds = 0};
+  int rc = try_point(s, from, 0, &s->best);
+  if (rc == 0 || rc == -PEN_ENOFIT) {
+    if (rc < 0)
+      pen_error_take(&s->why);
+    rc = take_turns(s);
+  }
   bool better = s->best.seconds > 0 &&
                 s->best.seconds < best.seconds * (1 - PEN_SEARCH_GAIN);
-  if (rc == 0 && !better) {
+  if (best.seconds > 0 && !better) {
     s->at = at;
     s->best = best;
   }
   return rc;
+}
+
+/* The best of the rule's placements with groups of each size, without and with
+ * many early updates. */
+static int find_start(struct search *s, struct pen_search_point *ret_start)
+{
+  struct pen_search_point at = s->at;
+  struct candidate best = s->best;
+  size_t groups[PEN_SEARCH_VALUES_MAX] = {PEN_SEARCH_BY_RULE};
+  size_t n = values_of(s, PEN_SEARCH_GROUP, groups);
+  size_t early[] = {PEN_SEARCH_BY_RULE, s->p->workload->n_blocks * 3 / 4};
+  size_t n_early = s->p->free.early ? 2 : 1;
+  bool better;
+  int rc = 0;
+  s->best = (struct candidate){.seconds = 0};
+  for (size_t i = 0; rc == 0 && i < (n ? n : 1) * n_early; i++) {
+    struct pen_search_point point = pen_search_by_rule();
+    point.value[PEN_SEARCH_GROUP] = groups[i / n_early];
+    point.value[PEN_SEARCH_EARLY] = early[i % n_early];
+    rc = take_faster(s, &point, PEN_SEARCH_GAIN, &better);
+  }
+  *ret_start = s->at;
+  s->at = at;
+  s->best = best;
+  return rc;
+}
+
+/* Once more with groups of the size that was found, which else followed from
+ * other choices, and from the best other start. */
+static int begin_again(struct search *s)
+{
+  struct pen_search_point start = pen_search_by_rule();
+  start.value[PEN_SEARCH_GROUP] = s->best.placement.group_size;
+  int rc = descend(s, &start);
+  if (rc == 0)
+    rc = find_start(s, &start);
+  return rc < 0 ? rc : descend(s, &start);
 }
 
 int pen_search(const struct pen_search_problem *problem,
@@ -373,8 +237,14 @@ int pen_search(const struct pen_search_problem *problem,
                struct pen_search_result *ret_result)
 {
   struct search s = {.p = problem, .rule = rule};
-  int rc = descend(&s, BY_RULE);
-  if (rc == 0 && problem->free.group && s.best.seconds > 0)
+  struct pen_search_point rule_point = pen_search_by_rule();
+  int rc = try_point(&s, &rule_point, 0, &s.best);
+  s.rule_seconds = s.best.seconds;
+  s.best.seconds = 0;
+  if (rc == 0 || rc == -PEN_ENOFIT)
+    rc = descend(&s, &rule_point);
+  if (rc == 0 && s.best.seconds > 0 &&
+      (problem->free.group || problem->free.early))
     rc = begin_again(&s);
   if (rc == 0 && s.best.seconds == 0) {
     pen_error_put(&s.why);
@@ -382,7 +252,7 @@ int pen_search(const struct pen_search_problem *problem,
   }
   if (rc < 0)
     return rc;
-  *ret_result = result_of(&s, &s.at);
+  *ret_result = pen_search_result_of(problem, rule, &s.at);
   ret_result->seconds = s.best.seconds;
   ret_result->rule_seconds = s.rule_seconds;
   ret_result->n_simulated = s.n_simulated;

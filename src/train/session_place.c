@@ -164,6 +164,7 @@ static struct pen_search_free left_open(const struct pen_session *s)
       .tile_slots = !asked->tile_slots,
       .state = asked->state == PEN_FIT_AUTO && !asked->unified,
       .activations = asked->activations == PEN_FIT_AUTO && !asked->unified,
+      .weights = asked->weights == PEN_FIT_AUTO && !asked->unified,
       .gradients = asked->gradients == PEN_FIT_AUTO && drives,
       .tile = !m->tile_bytes && !m->tile_elems && drives,
       .threads = !m->threads && asked->unified,
