@@ -2,8 +2,11 @@
  *
  * Exit codes: 0 done, 1 failed, 2 usage, 3 does not fit.  Disadvantage: none
  * worth a line; it only wires. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -118,8 +121,22 @@ static int run(int argc, char *const *argv)
   return run_verb(verb, argc - 2, argv + 2);
 }
 
+/* A standard stream that is closed would be the next file that is opened, and what
+ * is said would be written into it.  Writing to what stands in for it still fails. */
+static void fill_standard_streams(void)
+{
+  int fd;
+  do
+    fd = open("/dev/null", O_RDONLY);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO)
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
+  fill_standard_streams();
+  signal(SIGXFSZ, SIG_IGN); /* `ulimit -f`: the write that fails is told */
   int r = run(argc, argv);
   if (r == 0 && (fflush(stdout) || ferror(stdout)))
     r = pen_error_set(-PEN_ESTOPPED, "cannot write to standard output");

@@ -155,6 +155,32 @@ def temporary_files_are_where_they_are_wanted(folder):
 
 
 @test
+def closed_streams_are_no_files(folder):
+    """Else the next file that is opened is standard error, and gets what is said."""
+    job = Job(f"{folder}/job", steps=2)
+    succeed(*job.args(f"{folder}/run"), prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
+    assert os.path.getsize(f"{folder}/run/run.lock") == 0
+    with open(f"{folder}/run/log.jsonl", encoding="utf-8") as f:
+        assert [json.loads(line)["step"] for line in f] == [1, 2]
+    assert run("inspect", job.model, prefix=["sh", "-c", 'exec "$@" >&-', "sh"]).returncode == 1
+
+
+@test
+def files_may_only_be_so_large(folder):
+    """A limit of their size ends the write, and not the program in silence."""
+    job = Job(f"{folder}/job", steps=2)
+    state = f"{folder}/state"
+    for words, verb in (("model.safetensors", ["init", job.model, "-o", f"{folder}/new"]),
+                        ("model.safetensors", ["export", job.model, "-o", f"{folder}/new"]),
+                        ("run/model", job.args(f"{folder}/run")),
+                        (".data", [*job.args(f"{folder}/other"), "--offload-optimizer", "nvme", "--nvme-path", state])):
+        fail(1, (words, "File too large"), *verb, prefix=["prlimit", f"--fsize={1 << 20}"])
+    assert sorted(os.listdir(folder)) == ["job", "run"], os.listdir(folder)
+    assert "model" not in os.listdir(f"{folder}/run")
+    succeed(*job.args(f"{folder}/run"), "--resume")
+
+
+@test
 def options_are_refused_when_they_are_read(folder):
     job = Job(f"{folder}/job")
     for words, more in ((["--max-length", "from 2"], ("--max-length", "1")), ("above 0", ("--adam-epsilon", "0")),
