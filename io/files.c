@@ -332,12 +332,20 @@ bool pen_files_lies_in(const char *path, const char *dir)
          (strncmp(real, real_dir, n) == 0 && (!real[n] || real[n] == '/'));
 }
 
+/* Itself, and not by a link, behind which others' files lie. */
+static bool is_folder(const char *path)
+{
+  struct stat st;
+  return !lstat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 int pen_files_remove_flat_dir(const char *path, const char *inside)
 {
   char folder[PATH_MAX];
   int rc = 0;
   if (inside &&
-      snprintf(folder, sizeof folder, "%s/%s", path, inside) < (int)sizeof folder)
+      snprintf(folder, sizeof folder, "%s/%s", path, inside) < (int)sizeof folder &&
+      is_folder(folder))
     rc = pen_files_remove_flat_dir(folder, NULL);
   DIR *dir = rc ? NULL : opendir(path);
   if (!dir)

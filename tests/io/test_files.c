@@ -109,6 +109,22 @@ static void test_dirs(void **state)
   test_ok(pen_files_remove_flat_dir(test_tmp("a/b/c"), NULL));
 }
 
+/* What has the inner folder's name may be a file, or a link to others' files. */
+static void test_inner_folder_that_is_none(void **state)
+{
+  make_dir("others", "x");
+  for (int link = 0; link < 2; link++) {
+    test_ok(pen_files_make_dirs(test_tmp("old")));
+    if (link)
+      assert_int_equal(symlink("../others", test_tmp("old/inside")), 0);
+    else
+      test_write_file(test_tmp("old/inside"), "x", 1);
+    test_ok(pen_files_remove_flat_dir(test_tmp("old"), "inside"));
+    assert_false(pen_files_exists(test_tmp("old")));
+  }
+  assert_true(pen_files_exists(test_tmp("others/f")));
+}
+
 static void test_dirs_made_for_nothing(void **state)
 {
   test_ok(pen_files_make_dirs(test_tmp("kept")));
@@ -225,6 +241,7 @@ int main(void)
     cmocka_unit_test(test_at),
     cmocka_unit_test(test_replace),
     cmocka_unit_test(test_dirs),
+    cmocka_unit_test(test_inner_folder_that_is_none),
     cmocka_unit_test(test_dirs_made_for_nothing),
     cmocka_unit_test(test_lies_in),
     cmocka_unit_test(test_may_replace),
