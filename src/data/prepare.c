@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,12 +148,16 @@ static void words_read(int fd, pid_t tool, const volatile sig_atomic_t *stop,
 
 /* In the child: becomes the tool, whose standard error is `words`; errno goes to
  * `failure`, which a tool that runs closes.  Calls only what is allowed behind
- * fork() in a program with threads. */
-static void tool_become(char *const *argv, pid_t parent, int words, int failure)
+ * fork() in a program with threads.  Signals are blocked until none of our own
+ * handlers would swallow one that is meant for the tool; then it has `mask`. */
+static void tool_become(char *const *argv, pid_t parent, int words, int failure,
+                        const sigset_t *mask)
 {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-  signal(SIGTERM, SIG_DFL); /* our own handler would swallow one before exec */
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+  pthread_sigmask(SIG_SETMASK, mask, NULL);
   if (null >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(words, 2) == 2 &&
       prctl(PR_SET_PDEATHSIG, SIGTERM) == 0) {
     if (getppid() != parent)
@@ -169,14 +174,18 @@ static int tool_fork(char *const *argv, const int *words, pid_t *ret_pid)
 {
   int failure[2], error = 0;
   pid_t parent = getpid(), pid;
+  sigset_t all, mask;
 
   if (pipe2(failure, O_CLOEXEC) < 0)
     return -errno;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
   pid = fork();
   if (pid == 0)
-    tool_become(argv, parent, words[1], failure[1]);
+    tool_become(argv, parent, words[1], failure[1], &mask);
   if (pid < 0)
     error = errno;
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
   close(failure[1]);
   while (pid > 0 && read(failure[0], &error, sizeof error) < 0 && errno == EINTR)
     ;

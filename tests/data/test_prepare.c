@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -121,6 +123,38 @@ static void the_tool_ends_with_us(void **state)
 }
 
 /* What cannot be run is told with its reason. */
+/* Sent to the child as soon as there is one. */
+static int early_signal;
+static void in_child(void)
+{
+  if (early_signal)
+    raise(early_signal);
+}
+
+static void nobody_listens(int number)
+{
+  (void)number;
+}
+
+/* Our own handler does not swallow a signal for the tool before it is one. */
+static void a_signal_before_it_runs(void **state)
+{
+  static const int signals[] = {SIGTERM, SIGINT};
+
+  tool_is("exit 0");
+  assert_int_equal(pthread_atfork(NULL, NULL, in_child), 0);
+  for (size_t i = 0; i < 2; i++) {
+    struct sigaction ours = {.sa_handler = nobody_listens}, before;
+    sigaction(signals[i], &ours, &before);
+    early_signal = signals[i];
+    assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), PEN_ESTOPPED,
+                   "ended by signal");
+    early_signal = 0;
+    assert_done(pen_prepare_run(no_arguments, NULL, NULL, 0));
+    sigaction(signals[i], &before, NULL);
+  }
+}
+
 static void a_tool_that_is_no_program(void **state)
 {
   assert_int_equal(setenv("PENSTOCK_PREPARE", test_path(""), 1), 0); /* a folder */
@@ -353,6 +387,7 @@ int main(void)
     cmocka_unit_test(words_come_without_poll),
     cmocka_unit_test(failures_keep_their_text),
     cmocka_unit_test(the_tool_ends_with_us),
+    cmocka_unit_test(a_signal_before_it_runs),
     cmocka_unit_test(a_tool_that_is_no_program),
     cmocka_unit_test(missing_tool_says_how_to_install_it),
     cmocka_unit_test(cache_is_used_until_something_changes),
