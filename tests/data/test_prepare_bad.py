@@ -22,6 +22,7 @@ from penstock_prepare.dataset_info import mapping_for
 from penstock_prepare.samples import Samples
 from penstock_prepare.target import Target
 from penstock_prepare.template import OWN, Template
+from penstock_prepare.token_file import TokenFile
 from penstock_prepare.tokenizer import Tokenizer
 
 SEED = int(os.environ.get("PEN_SEED", random.randrange(1 << 32)))
@@ -512,6 +513,13 @@ raise SystemExit(cli.main())
         with target:
             target.hold()
             with open(target.temporary, "rb") as file, self.assertRaises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_a_token_file_is_held_while_it_is_written(self):
+        tokenizer = Tokenizer(self.model_folder, None, None)
+        with TokenFile(self.out, tokenizer, records=False):
+            left, = self.leftovers()
+            with open(self.folder / left, "rb") as file, self.assertRaises(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def test_names_with_line_breaks(self):
