@@ -18,6 +18,7 @@
 #include "src/data/prepare.h"
 #include "src/data/tokens.h"
 #include "src/model/model_dir.h"
+#include "src/train/rundir.h"
 #include "src/train/session.h"
 
 void pen_settings_model(const struct pen_config *config,
@@ -292,8 +293,8 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
 static int check_output_dir(const struct pen_config *config)
 {
   const char *const data[] = {config->data, config->eval_data};
-  if (config->resume) /* data are held against the run's */
-    return 0;
+  if (config->resume && config->output_dir && pen_rundir_exists(config->output_dir))
+    return 0; /* data are held against the run's */
   for (size_t i = 0; config->output_dir && i < 2; i++)
     if (data[i] && pen_files_lies_in(config->output_dir, data[i]))
       return pen_error_set(PEN_EUSAGE, "--output-dir %s lies in %s, which is read "

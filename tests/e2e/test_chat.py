@@ -165,12 +165,17 @@ def a_run_does_not_lie_in_its_data(folder):
     train = ("train", "--model", job.model, "--max-steps", "1", *SHORT)
     for place in ("texts", "texts/", "texts/run", "texts/new/run", "link/run", "texts/more/../run"):
         for data in (("--data", f"{folder}/texts"), ("--data", job.data, "--eval-data", f"{folder}/texts", "--eval-steps", "1"),
-                     ("--data", f"{folder}/texts", "--dry-run")):
+                     ("--data", f"{folder}/texts", "--dry-run"), ("--data", f"{folder}/texts", "--resume")):
             done = fail(2, "which is read as data", *train, *data, "--output-dir", f"{folder}/{place}")
             assert len(done.stderr.splitlines()) == 1, done.stderr
     assert sorted(os.listdir(f"{folder}/texts")) == ["a.txt", "more"] and not os.listdir(f"{folder}/texts/more")
     succeed(*train, "--data", f"{folder}/texts", "--output-dir", f"{folder}/texts-run")
     fail(2, "which is read as data", *train, "--data", ".", "--output-dir", "run", cwd=folder)
+    # A run that is there is held against its data, wherever it lies.
+    inside = ("--save-steps", "1", "--output-dir", f"{folder}/texts/run")
+    succeed(*train, "--data", job.data, *inside)
+    succeed(*train, "--data", job.data, *inside, "--resume")
+    fail(1, "not the data this run was started with", *train, "--data", f"{folder}/texts", *inside, "--resume")
 
 
 @test
