@@ -23,6 +23,9 @@ static int run_narrow(struct pen_run_lane *lane)
     const struct pen_task *task = pen_run_nth(run, lane->lane, i);
     if (!pen_run_wait(run, task))
       return -PEN_ESTOPPED;
+    if (run->o.hooks.ends_steps && lane->lane == PEN_LANE_COMPUTE &&
+        *run->o.hooks.stop)
+      return pen_error_set(PEN_ESTOPPED, "stopped amid a step");
     uint64_t begin_ns = pen_clock_ns();
     int rc = pen_run_task(run, task);
     if (rc < 0)
@@ -249,7 +252,7 @@ static int take_host_arena(struct pen_run *run)
   int rc = pen_device_host_map(bytes, arena);
   return rc < 0 ? rc
                 : pen_touch_arena(run->o.layout, division, PEN_TIER_HOST,
-                                  *arena);
+                                  *arena, run->o.hooks.stop);
 }
 
 static int take_arenas(struct pen_run *run)

@@ -36,8 +36,11 @@ struct pen_run_hooks {
   int (*save_tile)(void *ctx, uint32_t tile, const void *state,
                    const void *half);
   int (*save_block)(void *ctx, uint32_t block, const void *weights);
-  /* Not 0: pen_run_load gives up within a tile, -PEN_ESTOPPED; NULL: never. */
+  /* Not 0: pen_run_create and pen_run_load give up, within a tile, -PEN_ESTOPPED;
+   * NULL: never. */
   const volatile sig_atomic_t *stop;
+  bool ends_steps; /* a step too, between tasks of compute; after that the run is
+                      good for nothing */
 };
 
 struct pen_run_options {

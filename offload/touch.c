@@ -19,6 +19,8 @@
 #include "kernels/device.h"
 
 #define LOOK_PAGES 4096
+/* Between two looks at whether to stop: some 50 ms; whole huge pages. */
+#define PIECE_BYTES ((size_t)256 << 20)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -57,6 +59,7 @@ struct toucher {
   const struct pen_division *division;
   enum pen_tier tier;
   char *base;
+  const volatile sig_atomic_t *stop;
   size_t node, index, n_threads, page;
   size_t n_seen; /* ranges of the node so far */
   struct pen_thread thread;
@@ -69,11 +72,16 @@ static void touch_range(void *ctx, const struct pen_touch_range *range)
   if (range->node != t->node || t->n_seen++ % t->n_threads != t->index)
     return;
   size_t begin = range->begin / t->page * t->page;
-  size_t end = range->end / t->page * t->page;
-  if (begin == end || t->error.code)
-    return;
-  if (pen_device_host_back(t->base + begin, end - begin) < 0)
-    pen_error_take(&t->error);
+  size_t end = range->end / t->page * t->page, n;
+  int rc = 0;
+  for (; begin < end && !t->error.code; begin += n) {
+    n = smaller(end - begin, PIECE_BYTES);
+    rc = t->stop && __atomic_load_n(t->stop, __ATOMIC_RELAXED)
+             ? pen_error_set(PEN_ESTOPPED, "stopped while memory was taken")
+             : pen_device_host_back(t->base + begin, n);
+    if (rc < 0)
+      pen_error_take(&t->error);
+  }
 }
 
 static void touch_ranges(void *arg)
@@ -95,7 +103,7 @@ static size_t threads_of(const struct pen_division *division, size_t node)
 
 int pen_touch_arena(const struct pen_layout *layout,
                     const struct pen_division *division, enum pen_tier tier,
-                    void *base)
+                    void *base, const volatile sig_atomic_t *stop)
 {
   size_t n = 0, n_started = 0;
   int rc = 0;
@@ -112,6 +120,7 @@ int pen_touch_arena(const struct pen_layout *layout,
                             .division = division,
                             .tier = tier,
                             .base = base,
+                            .stop = stop,
                             .node = node,
                             .index = i,
                             .n_threads = threads_of(division, node),

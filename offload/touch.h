@@ -3,6 +3,8 @@
 #ifndef PEN_OFFLOAD_TOUCH_H
 #define PEN_OFFLOAD_TOUCH_H
 
+#include <signal.h>
+
 #include "offload/division.h"
 #include "offload/layout.h"
 
@@ -24,10 +26,10 @@ void pen_touch_each(const struct pen_layout *layout,
 /* Backs an arena that pen_device_host_map made with memory: the ranges of a node
  * are touched by as many threads as will compute there, bound to it where the
  * division binds; a range's pages begin where the one before ends.  -ENOMEM when
- * there is less. */
+ * there is less, -PEN_ESTOPPED once *stop is not 0 (NULL: never). */
 int pen_touch_arena(const struct pen_layout *layout,
                     const struct pen_division *division, enum pen_tier tier,
-                    void *base);
+                    void *base, const volatile sig_atomic_t *stop);
 
 /* Asks the kernel where pages lie, at most some thousands of them spread over the
  * arena: how many it was asked for, and how many lie on their range's node.

@@ -17,7 +17,7 @@ static size_t n_files;
 static void on_signal(int number)
 {
   (void)number;
-  asked = 1;
+  __atomic_store_n(&asked, 1, __ATOMIC_RELAXED); /* threads look at it, too */
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
 }

@@ -32,7 +32,7 @@ static void on_interrupt(int number)
     signal(number, SIG_DFL);
     raise(number);
   }
-  interrupted = 1;
+  __atomic_store_n(&interrupted, 1, __ATOMIC_RELAXED); /* threads look at it, too */
 }
 
 static void catch_interrupts(void)
@@ -279,7 +279,7 @@ static int open_model(struct talk *t, size_t room)
                               "--max-length", 0);
   if (rc == 0) {
     catch_interrupts(); /* while it is loaded they end that, and the program */
-    rc = pen_inference_start(&t->inference, &interrupted);
+    rc = pen_inference_start(&t->inference, &interrupted, false);
   }
   if (rc == 0 && t->inference.store)
     pen_log_info("weights on drives: %s",

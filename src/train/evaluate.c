@@ -75,7 +75,7 @@ static int open_session(struct evaluation *e)
     return pen_error_set(PEN_ENOFIT, "no memory for a batch");
   rc = pen_batch_create(batch, pen_sequences_limits(e->data.sequences),
                         &e->batch);
-  return rc < 0 ? rc : pen_inference_start(&e->inference, e->set->stop);
+  return rc < 0 ? rc : pen_inference_start(&e->inference, e->set->stop, true);
 }
 
 static int step(struct evaluation *e, enum pen_step_kind kind)
@@ -221,6 +221,14 @@ static int run_together(struct evaluation *e, size_t n,
   return rc;
 }
 
+/* Between two batches, or amid the one that follows. */
+static int stopped(uint64_t batches, uint64_t of)
+{
+  pen_error_clear();
+  return pen_error_set(-PEN_ESTOPPED, "stopped after %" PRIu64 " of %" PRIu64
+                       " batches", batches, of);
+}
+
 static int run(struct evaluation *e, struct pen_evaluate_result *r)
 {
   int32_t zero = 0;
@@ -231,12 +239,13 @@ static int run(struct evaluation *e, struct pen_evaluate_result *r)
   for (uint64_t i = 0; rc == 0 && i < steps; i++) {
     struct pen_order_step order;
     if (e->set->stop && *e->set->stop)
-      return pen_error_set(-PEN_ESTOPPED, "stopped after %" PRIu64 " of %" PRIu64
-                           " batches", i, steps);
+      return stopped(i, steps);
     pen_order_step(&e->order, i, &order);
     size_t n = pen_order_micro(&e->order, &order, 0, e->ids);
     rc = e->set->each_document ? run_singly(e, n, r) : run_together(e, n, r);
     r->n_sequences += n;
+    if (rc == -PEN_ESTOPPED)
+      return stopped(i, steps);
   }
   if (rc == 0 && e->set->each_document)
     rc = close_document(e);

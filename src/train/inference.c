@@ -45,10 +45,10 @@ static int create_store(struct pen_inference *inference)
 }
 
 int pen_inference_start(struct pen_inference *inference,
-                        const volatile sig_atomic_t *stop)
+                        const volatile sig_atomic_t *stop, bool ends_steps)
 {
   struct pen_session *s = &inference->session;
-  struct pen_run_hooks hooks = {.stop = stop};
+  struct pen_run_hooks hooks = {.stop = stop, .ends_steps = stop && ends_steps};
   int rc = 0;
   if (s->layout.tier_bytes[PEN_TIER_NVME])
     rc = create_store(inference);

@@ -24,9 +24,10 @@ int pen_inference_open(struct pen_inference *inference,
                        size_t max_length);
 
 /* Takes the memory, the drives' space too, and loads the weights; -PEN_ESTOPPED
- * once *stop is not 0 (NULL: never). */
+ * once *stop is not 0 (NULL: never).  With `ends_steps` that ends a step too, and
+ * nothing is left to do then but to close. */
 int pen_inference_start(struct pen_inference *inference,
-                        const volatile sig_atomic_t *stop);
+                        const volatile sig_atomic_t *stop, bool ends_steps);
 
 /* Frees all and removes what it put on drives. */
 void pen_inference_close(struct pen_inference *inference);

@@ -310,7 +310,12 @@ static void backs_all_memory(const struct pen_topology *t,
   size_t bytes = l.tier_bytes[PEN_TIER_HOST], n = 0, n_there = 0;
   test_ok(pen_device_host_map(bytes, &base));
   touched.n_threads = touched.bytes = 0;
-  test_ok(pen_touch_arena(&l, &d, PEN_TIER_HOST, base));
+  volatile sig_atomic_t stop = 1;
+  test_fails(pen_touch_arena(&l, &d, PEN_TIER_HOST, base, &stop), PEN_ESTOPPED,
+             "while memory was taken");
+  assert_int_equal(touched.bytes, 0);
+  stop = 0;
+  test_ok(pen_touch_arena(&l, &d, PEN_TIER_HOST, base, &stop));
   assert_int_equal(touched.bytes, bytes / 4096 * 4096); /* no page twice */
   unsigned char *in_core = malloc(bytes / 4096 + 1);
   assert_int_equal(mincore(base, bytes, in_core), 0);
