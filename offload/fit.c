@@ -18,6 +18,7 @@ struct rings {
 
 static const struct rings rings[] = {
     {3, 2, 4, 4}, {2, 2, 3, 3}, {2, 1, 2, 2}, {1, 1, 1, 2}};
+#define STREAMED_TILE_SLOTS 9
 
 struct fitter {
   const struct pen_workload *w;
@@ -25,6 +26,7 @@ struct fitter {
   const struct pen_fit_limits *limits;
   struct pen_placement p;
   uint64_t tier_bytes[PEN_TIERS];
+  bool streams_state; /* some of it is on drives */
   bool head_is_near; /* its weights are at home where compute reads */
 };
 
@@ -36,6 +38,7 @@ static int measure(struct fitter *f)
     return rc;
   for (int t = 0; t < PEN_TIERS; t++)
     f->tier_bytes[t] = l.tier_bytes[t];
+  f->streams_state = l.n_store_tiles > 0;
   f->head_is_near = true;
   for (size_t b = f->w->head_begin; b < f->w->head_end; b++)
     f->head_is_near &= l.slots[l.weight_home[b]].tier == l.compute_tier;
@@ -149,6 +152,23 @@ static uint64_t held_activations(const struct fitter *f)
 {
   size_t n_body = f->w->body_end - f->w->body_begin;
   return (f->w->act_bytes + PEN_SLOT_ALIGN) * n_body * f->w->n_micros_max;
+}
+
+/* Where state streams from drives and memory is left, more tiles are in flight:
+ * lanes that wait for each other by the tile have more to go on with. */
+static int widen_tiles(struct fitter *f)
+{
+  size_t usual = f->p.tile_slots;
+  if (f->wish->tile_slots || f->wish->inference || !f->streams_state ||
+      usual < rings[0].tile)
+    return 0;
+  f->p.tile_slots = STREAMED_TILE_SLOTS;
+  int rc = measure(f);
+  if (rc == 0 && !fits(f)) {
+    f->p.tile_slots = usual;
+    rc = measure(f);
+  }
+  return rc;
 }
 
 /* What is left is for logits.  Not where several micro-batches of a group would
@@ -326,6 +346,8 @@ int pen_fit(const struct pen_workload *workload,
     rc = demote(&f, true);
     done = fits(&f);
   }
+  if (rc == 0 && done)
+    rc = widen_tiles(&f);
   if (rc == 0 && done)
     rc = keep_logits(&f);
   if (rc < 0)

@@ -24,7 +24,8 @@ struct pen_fit_wish {
   bool updates_in_place;
   size_t tile_elems;
   size_t weight_slots, gradient_slots, tile_slots, activation_slots; /* 0: 3, 2,
-                           4 (inference: 1) and 4, or fewer if that fits */
+                           4 (inference: 1; where drives have state and memory is
+                           left: 9) and 4, or fewer if that fits */
 };
 
 struct pen_fit_limits {

@@ -225,6 +225,34 @@ static void test_rings_shrink_last(void **state)
   assert_int_equal(slots, 1);
 }
 
+/* State from a drive passes nine slots where memory is left for them, four where it
+ * is not; nothing leaves RAM for them. */
+static void test_more_tiles_fly_from_drives(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, false, 2);
+  struct pen_fit_wish wish = plain_wish();
+  wish.state = PEN_FIT_NVME;
+  wish.tile_slots = wish.recompute_blocks = wish.recompute_head_blocks = 0;
+  struct pen_fit_limits limits = {.host_bytes = PEN_ALL_BYTES,
+                                  .has_nvme = true};
+  struct pen_placement p;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_int_equal(p.tile_slots, 9);
+  struct pen_placement four = p;
+  four.tile_slots = 4;
+  limits.host_bytes = bytes_of(&toy, &p, PEN_TIER_HOST) - 1;
+  assert_true(bytes_of(&toy, &four, PEN_TIER_HOST) <= limits.host_bytes);
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_int_equal(p.tile_slots, 4);
+  assert_true(p.gradients_host_bytes == PEN_ALL_BYTES);
+  wish.tile_slots = 3;
+  limits.host_bytes = PEN_ALL_BYTES;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_int_equal(p.tile_slots, 3);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -235,6 +263,7 @@ int main(void)
       cmocka_unit_test(test_a_wish_is_not_moved),
       cmocka_unit_test(test_a_small_device_holds_what_it_can),
       cmocka_unit_test(test_rings_shrink_last),
+      cmocka_unit_test(test_more_tiles_fly_from_drives),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
