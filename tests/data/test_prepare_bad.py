@@ -448,6 +448,13 @@ class Places(ChatCase):
             self.signalled(number, 1, "penstock-prepare: stopped\n")
             self.assertEqual(self.leftovers(), [])
 
+    def test_stopped_while_it_is_loaded(self):
+        """By a module in the place of Python's own, which sends the signal."""
+        self.write("argparse.py", "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+        done = subprocess.run([sys.executable, "-m", "penstock_prepare", "--help"], capture_output=True, text=True, check=False,
+                              env=dict(os.environ, PYTHONPATH=f"{self.folder}:{ROOT / 'prepare'}"), timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, ""))
+
     def test_stopped_in_a_long_call(self):
         """The tokenizer's library, at a text that takes it for ever, sees no signal."""
         begun = self.folder / "begun"
