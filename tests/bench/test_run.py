@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """bench/run with tiny jobs: every bench runs, in scripts and in C, and their lines
 stand in one file that bench/compare reads."""
+import argparse
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -65,74 +67,49 @@ def cap_that_holds_the_state(folder):
 
 
 def fio_is_held_against_us(folder):
-    file = os.path.join(folder, "blocks.jsonl")
     drive = os.path.join(folder, "drive")
     os.mkdir(drive)
-    words = ("--directory", drive, "--size", str(64 << 20), "--request", str(1 << 20), "--seconds", "1", "--turn", "0.02",
-             "--output", file)
+    words = ("--directory", drive, "--size", str(512 << 20), "--turns", "1", "--seconds", "1")
     done = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "bench_fio"), *words], capture_output=True,
                           text=True, timeout=110, env={**os.environ, "PATH": folder})
-    assert done.returncode == 77 and "apt-get install fio" in done.stdout and not os.path.exists(file), done
-    for bad in (("--size", "1000"), ("--request", "1000"), ("--turn", "0"), ("--table",)):
+    assert done.returncode == 77 and "apt-get install fio" in done.stdout, done
+    for bad in (("--size", "1000"), ("--turns", "0"), ("--seconds", "0")):
         done = run("bench_fio", "--directory", drive, *bad)
         assert done.returncode == 2 and bad[0] in done.stderr, done
     if not shutil.which("fio"):
         print("# fio is not installed: nothing was held against it")
         return
     done = run("bench_fio", *words)  # how near it comes in so short a time says nothing
-    if "no drive can be measured" in done.stderr or "counts nothing" in done.stderr:
+    assert os.listdir(drive) == [] and "Traceback" not in done.stderr, done
+    if "no drive can be measured" in done.stderr:
         print(f"# {done.stderr.splitlines()[-1]}")
         return
-    assert done.returncode == 1 and "Traceback" not in done.stderr and os.listdir(drive) == [], done
-    before = len(report_blocks(file))
-    run("bench_fio", *words)
-    blocks = report_blocks(file)
-    assert len(blocks) >= before and {b["way"] for b in blocks} <= {"read", "written", "read and written"}, blocks
-    done = run("bench_fio", "--table", *words, "--way", "read")
-    kept = [b for b in blocks if b["way"] == "read"]
-    for line in map(json.loads, done.stdout.splitlines()):
-        assert line["blocks"] == len(kept) and line["interval"][0] <= line["ratio"] <= line["interval"][1], line
-    with open(file, "a", encoding="utf-8") as f:
-        f.write(json.dumps({"way": "read", "pattern": {}, "ours": [1, 1], "fio": [1], "machine": {"cpu": "another"}}))
-    assert "another machine" in run("bench_fio", *words).stderr
-    with open(file, "w", encoding="utf-8") as f:
-        f.write("{}\n")
-    done = run("bench_fio", *words)
-    assert done.returncode == 1 and "blocks.jsonl:1 is no block" in done.stderr, done
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [line["parameters"]["way"] for line in lines] == ["read", "written", "read and written"], done
+    assert all(line["value"] > 0 and line["ceiling"]["value"] > 0 for line in lines), lines
 
 
-def report_blocks(file):
-    if not os.path.exists(file):
-        return []  # the drive had other work all the time
-    with open(file, encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
-
-
-def what_blocks_of_fio_say(_):
-    """On made-up blocks: the interval's ranks are those of the binomial distribution, and three verdicts."""
+def what_turns_of_fio_say(_):
+    """On made-up turns: the median of the ratios decides, not the ratio of the medians."""
     loader = importlib.machinery.SourceFileLoader("bench_fio", os.path.join(ROOT, "bench", "bench_fio"))
     fio = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_fio", loader))
     loader.exec_module(fio)
-    assert fio.interval(list(range(5))) == (0, math.inf)  # five cannot say it with 95 %
-    assert fio.interval([3, 1, 2, 6, 5, 4]) == (1, 6)
-    assert fio.interval(list(range(1, 21))) == (6, 15)
-    assert fio.interval(list(range(1, 101))) == (40, 61)
-    block = {"ours": [2.0, 8.0], "fio": [4.0, 4.0]}
-    assert fio.ratio(block) == 1 and fio.ratio({"ours": [0, 1], "fio": [1, 1]}) == 0
-    assert fio.ratio({"ours": [1, 1], "fio": [0, 1]}) == math.inf
-    for low, high, said in ((0.96, 1.04, "agrees"), (0.90, 0.94, "does not agree"), (1.06, 1.1, "does not agree"),
-                            (0.94, 1.0, "not shown"), (1.0, 1.06, "not shown")):
-        assert fio.verdict(low, high) == said, (low, high)
+    options = argparse.Namespace(size=1 << 30, seconds=2)
 
-    def blocks(ratios):
-        return [{"ours": [r, r], "fio": [1, 1]} for r in ratios]
-    assert fio.is_decided(blocks([1.01, 0.99] * 10)) and not fio.is_decided(blocks([1.01, 0.99] * 9))
-    assert not fio.is_decided(blocks([1.2, 0.8] * 20)) and fio.is_decided(blocks([1.21, 1.2] * 20))
+    def missed(ours, theirs):
+        turns = [{"ours": dict.fromkeys(fio.WAYS, 1.0) | {"read": o}, "fio": dict.fromkeys(fio.WAYS, 1.0) | {"read": t}}
+                 for o, t in zip(ours, theirs)]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return fio.tell(options, turns, {})
+    assert missed([1.04, 2.08, 0.5], [1, 2, 1]) == []
+    assert missed([1.06, 2.12, 0.5], [1, 2, 1]) == ["read"] and missed([0.94] * 3, [1] * 3) == ["read"]
+    assert missed([1, 3, 2], [2, 1, 2]) == []  # medians 2 and 2; ratios 0.5, 3, 1
+    assert missed([1, 2, 3], [2, 3, 1]) == ["read"]  # medians 2 and 2; ratios 0.5, 0.67, 3
 
 
 def main():
     tests = [everything_runs, slips_are_told, failures_are_told, cap_that_holds_the_state,
-             fio_is_held_against_us, what_blocks_of_fio_say]
+             fio_is_held_against_us, what_turns_of_fio_say]
     print(f"1..{len(tests)}")
     bad = 0
     for number, function in enumerate(tests, 1):
