@@ -210,6 +210,16 @@ def rule_symbols(root, build):
                 yield f"{os.path.basename(library)}: {symbol} does not begin with pen_"
 
 
+def rule_ptx(root, build):
+    """Instructions of a GPU stand in one header, which a stand-in can replace."""
+    for name in tracked_files(root):
+        if not name.endswith((".cu", ".cuh")) or os.path.basename(name) == "ptx.cuh":
+            continue
+        for number, line in enumerate(read(root, name).split("\n"), 1):
+            if re.search(r"\b(?:asm|__asm|__asm__)\b\s*(?:(?:volatile|__volatile__)\b\s*)?(?:\(|$)", line):
+                yield f"{name}:{number}: PTX outside of ptx.cuh: {line.strip()[:80]}"
+
+
 def text_lines(root):
     for name in tracked_files(root):
         with open(os.path.join(root, name), "rb") as f:
