@@ -12,7 +12,7 @@
 
 /* Raised whenever this file, device.h, ops.h, shapes.h, gemm.h or stream.h
  * change. */
-#define PEN_BACKEND_ABI 5
+#define PEN_BACKEND_ABI 6
 
 #define PEN_BACKEND_CHOICE_BYTES ((size_t)320)
 
@@ -41,6 +41,9 @@ struct pen_backend {
   /* Who multiplies, and what else decides its bits; as of a product library. */
   char products[32], products_variant[64];
   const struct pen_backend_choices *choices; /* NULL: there are none to make */
+  /* From now on fp32 operands of products are rounded to TF32 first; told in
+   * products_variant.  Before the first product.  NULL: there is no TF32. */
+  void (*allow_tf32)(struct pen_backend *backend);
   uint64_t device_bytes;    /* free for a run; workspace aside */
   uint64_t workspace_bytes; /* of the products, which alloc takes as well */
   uint64_t host_bytes; /* that its libraries take of RAM, about */

@@ -1,7 +1,7 @@
 /* products.c: matrix products by cuBLASLt, on the compute queue.
  *
  * bf16 operands are multiplied with sums in fp32, partial sums too; fp32 ones
- * without TF32.  The first product of a shape takes what the library thinks the
+ * without TF32 unless asked (--tf32).  The first product of a shape takes what the library thinks the
  * fastest for it, all later ones the same (choices.c).  A shape knows the least
  * alignment of its operands, which follows from the model alone, since slots
  * begin on pages and tensors on 64-byte lines: so neither where bytes lie nor
@@ -21,6 +21,15 @@
 
 static const struct pen_backend_choices backend_choices;
 
+static void allow_tf32(struct pen_backend *backend)
+{
+  struct pen_cuda *cuda = backend->stream_device;
+  size_t used = strlen(backend->products_variant);
+  cuda->tf32 = true;
+  snprintf(backend->products_variant + used,
+           sizeof backend->products_variant - used, ", TF32");
+}
+
 int pen_cuda_products_open(struct pen_cuda *cuda)
 {
   char device[64];
@@ -36,6 +45,7 @@ int pen_cuda_products_open(struct pen_cuda *cuda)
   snprintf(b->products_variant, sizeof b->products_variant, "Lt %zu on %.40s",
            cublasLtGetVersion(), device);
   b->choices = &backend_choices;
+  b->allow_tf32 = allow_tf32;
   return 0;
 }
 
@@ -124,15 +134,19 @@ static cublasStatus_t describe_bias(struct problem *p, const void *bias)
   return status;
 }
 
-static cublasStatus_t describe(const struct pen_cuda_shape *s,
+static cublasStatus_t describe(const struct pen_cuda *cuda,
+                               const struct pen_cuda_shape *s,
                                const void *bias, struct problem *ret_problem)
 {
   struct problem *p = ret_problem;
   int32_t a_op = s->b_trans ? CUBLAS_OP_T : CUBLAS_OP_N;
   int32_t b_op = s->a_trans ? CUBLAS_OP_T : CUBLAS_OP_N;
   cudaDataType_t type = type_of(s->ab_elem);
+  cublasComputeType_t compute = cuda->tf32 && type == CUDA_R_32F
+                                    ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                    : CUBLAS_COMPUTE_32F;
   cublasStatus_t status =
-      cublasLtMatmulDescInit(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+      cublasLtMatmulDescInit(&p->product, compute, CUDA_R_32F);
   keep(&status, cublasLtMatmulDescSetAttribute(
                     &p->product, CUBLASLT_MATMUL_DESC_TRANSA, &a_op,
                     sizeof a_op));
@@ -187,7 +201,7 @@ static cublasStatus_t choose(const struct pen_cuda *cuda,
   cublasLtMatmulPreferenceOpaque_t preference;
   cublasLtMatmulHeuristicResult_t found;
   int n = 0;
-  cublasStatus_t status = describe(&choice->shape, some_bias, &p);
+  cublasStatus_t status = describe(cuda, &choice->shape, some_bias, &p);
   keep(&status, prefer(&choice->shape, &preference));
   if (status == CUBLAS_STATUS_SUCCESS)
     status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, &p.product, &p.a, &p.b,
@@ -208,7 +222,7 @@ static bool is_offered(const struct pen_cuda *cuda,
   cublasLtMatmulAlgo_t algorithm;
   cublasLtMatmulHeuristicResult_t told;
   memcpy(&algorithm, choice->algorithm, sizeof algorithm);
-  cublasStatus_t status = describe(&choice->shape, some_bias, &p);
+  cublasStatus_t status = describe(cuda, &choice->shape, some_bias, &p);
   keep(&status, cublasLtMatmulAlgoCheck(cuda->blas, &p.product, &p.a, &p.b,
                                         &p.c, &p.c, &algorithm, &told));
   return status == CUBLAS_STATUS_SUCCESS &&
@@ -292,7 +306,7 @@ static cublasStatus_t multiply(struct pen_cuda *cuda, const struct pen_gemm *g,
   struct problem p;
   cublasLtMatmulAlgo_t algorithm;
   cublasStatus_t status = choice_for(cuda, shape, &choice);
-  keep(&status, describe(&own, g->bias, &p));
+  keep(&status, describe(cuda, &own, g->bias, &p));
   if (status != CUBLAS_STATUS_SUCCESS)
     return status;
   memcpy(&algorithm, choice->algorithm, sizeof algorithm);

@@ -37,6 +37,7 @@ struct pen_cuda {
   struct CUevent_st *begun[PEN_DEVICE_QUEUES][PEN_DEVICE_MARKS];
   struct CUevent_st *done[PEN_DEVICE_QUEUES][PEN_DEVICE_MARKS];
   struct cublasLtContext *blas;
+  bool tf32; /* products of fp32 operands take tensor cores */
   void *workspace; /* PEN_CUDA_WORKSPACE_BYTES */
   struct pen_cuda_choice *choices; /* [n_choices], in the order they were met */
   size_t n_choices;

@@ -87,6 +87,7 @@ struct pen_config {
   char *model, *data, *eval_data;
   bool lenient;
   uint64_t max_length; /* tokens, or PEN_CONFIG_AUTO */
+  bool tf32;
   bool refuse_truncation, packing;
   char *chat_template; /* file or name; NULL: the model's own */
   bool assistant_only_loss, completion_only_loss;

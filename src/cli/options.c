@@ -317,6 +317,8 @@ static const struct pen_option table[] = {
     T | E | G, 0, NUMERICS, NULL, "what computes; auto: a GPU if there is one" },
   { "gemm", NULL, 0, STRING(gemm), "auto", gemm_words, 0, 0,
     COMPUTES, 0, NUMERICS, NULL, "library for matrix products" },
+  { "tf32", NULL, 0, BOOL(tf32), NULL, NULL, 0, 0,
+    T | E | G, 0, NUMERICS, NULL, "on a GPU with --dtype fp32: products round what they multiply to TF32" },
 
   { "device-memory", NULL, 0, SIZE(device_memory), "auto", auto_words, 1, 0,
     COMPUTES, 0, PLACEMENT, NULL, "most bytes used on the device" },

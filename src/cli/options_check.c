@@ -76,6 +76,11 @@ static int check_backend(const struct pen_config *config)
   if (is_cuda(config) && config->host_mode == PEN_CONFIG_HOST_DISCRETE)
     return contradiction("--backend cuda", "--host-mode discrete",
                          "the one is a device, the other plays one on the CPU");
+  if (config->tf32 && config->dtype == PEN_CONFIG_DTYPE_BF16)
+    return contradiction("--tf32", "--dtype bf16",
+                         "it is for products in fp32");
+  if (config->tf32 && config->backend && strcmp(config->backend, "host") == 0)
+    return contradiction("--tf32", "--backend host", "it is for a GPU");
   if (config->device && config->backend && strcmp(config->backend, "host") == 0)
     return contradiction("--device", "--backend host", "drop one");
   if (config->device_memory != PEN_CONFIG_AUTO && !is_cuda(config) &&

@@ -27,6 +27,7 @@ void pen_settings_model(const struct pen_config *config,
   *ret_model = (struct pen_model_settings){
       .dir = config->model,
       .gemm = config->gemm,
+      .tf32 = config->tf32,
       .any_elem = config->dtype == PEN_CONFIG_DTYPE_AUTO,
       .elem = config->dtype == PEN_CONFIG_DTYPE_FP32 ? PEN_ELEM_F32
                                                      : PEN_ELEM_BF16,
@@ -156,6 +157,7 @@ void pen_settings_train(const struct pen_config *c,
   s->gave_packing = was_given(c, "packing");
   s->gave_dtype = was_given(c, "dtype");
   s->gave_gemm = was_given(c, "gemm");
+  s->gave_tf32 = was_given(c, "tf32");
   s->gave_seed = was_given(c, "seed");
 }
 

@@ -17,6 +17,8 @@ void pen_numerics_write(const struct pen_numerics *numerics,
   pen_json_put_string(writer, "dtype", pen_elem_name(numerics->elem));
   pen_json_put_string(writer, "gemm", numerics->gemm);
   pen_json_put_string(writer, "gemm_variant", numerics->gemm_variant);
+  if (numerics->tf32) /* else as before it could be asked for */
+    pen_json_put_bool(writer, "tf32", true);
   pen_json_put_u64(writer, "max_length", numerics->max_length);
   pen_json_put_u64(writer, "per_device_train_batch_size",
                    numerics->batch_sequences);
@@ -64,6 +66,8 @@ int pen_numerics_read(const struct pen_json *json,
     rc = read_u64(json, node, numbers[i].key, numbers[i].value);
   if (rc == 0)
     rc = pen_json_opt_bool(json, node, "packing", &n.packing);
+  if (rc == 0)
+    rc = pen_json_opt_bool(json, node, "tf32", &n.tf32);
   if (rc == 0)
     rc = pen_json_get_string(json, node, "dtype", &dtype);
   if (rc == 0)
@@ -160,6 +164,9 @@ int pen_numerics_check(const struct pen_numerics *run,
   if (settings->gave_packing && settings->packing != run->packing)
     return refuse("packing", settings->packing ? "true" : "false",
                   run->packing ? "true" : "false");
+  if (settings->gave_tf32 && settings->model.tf32 != run->tf32)
+    return refuse("tf32", settings->model.tf32 ? "true" : "false",
+                  run->tf32 ? "true" : "false");
   const struct pen_state_format *state = settings->model.state;
   if (state && state != run->state && !(state->exact && run->state->exact) &&
       !settings->convert_state)

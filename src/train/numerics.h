@@ -16,6 +16,7 @@ struct pen_numerics {
   const struct pen_state_format *state; /* in the hash where it is not exact */
   char gemm[32];         /* product library that was chosen */
   char gemm_variant[64]; /* and what else decides its bits */
+  bool tf32;             /* as its variant says, too */
   uint32_t max_length;
   uint64_t batch_sequences, accumulation; /* how a step is cut */
   bool packing;              /* rows of several sequences */

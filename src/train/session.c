@@ -229,7 +229,7 @@ int pen_session_open(struct pen_session *session,
   if (rc == 0)
     rc = open_model(session, model, shape, max_length);
   if (rc == 0)
-    rc = pen_session_open_backend(session, model->gemm);
+    rc = pen_session_open_backend(session, model->gemm, model->tf32);
   if (rc == 0)
     rc = open_compute(session, model->gemm, shape);
   if (rc == 0)

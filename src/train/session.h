@@ -79,7 +79,8 @@ const char *pen_session_products_variant(const struct pen_session *session);
 
 /* session_backend.c, for pen_session_open: opens what `machine.backend` asks
  * for and `gemm` goes with; "auto" falls back to the host, saying why. */
-int pen_session_open_backend(struct pen_session *session, const char *gemm);
+int pen_session_open_backend(struct pen_session *session, const char *gemm,
+                             bool tf32);
 
 /* session_place.c, for pen_session_open: chooses the placement, lays it out, and
  * holds it against the limits.  What the search chose is in session->found. */

@@ -87,7 +87,7 @@ static int limit_memory(struct pen_session *s)
   return 0;
 }
 
-int pen_session_open_backend(struct pen_session *s, const char *gemm)
+static int open_backend(struct pen_session *s, const char *gemm)
 {
   const char *asked = s->machine.backend ? s->machine.backend : "host", *name;
   bool must;
@@ -104,6 +104,28 @@ int pen_session_open_backend(struct pen_session *s, const char *gemm)
     return pen_error_context(rc, "cannot compute on %s", name);
   pen_log_info("computing on %s", s->backend->about);
   return limit_memory(s);
+}
+
+/* Never where nothing would come of it. */
+static int allow_tf32(const struct pen_session *s)
+{
+  if (!s->backend || !s->backend->allow_tf32)
+    return pen_error_set(PEN_EUSAGE,
+                         "--tf32 is for products of a GPU, and the CPU computes "
+                         "here; drop it, or see --backend cuda");
+  if (s->elem != PEN_ELEM_F32)
+    return pen_error_set(PEN_EUSAGE,
+                         "--tf32 is for products in fp32, and these are in %s; "
+                         "drop it, or add --dtype fp32",
+                         pen_elem_name(s->elem));
+  s->backend->allow_tf32(s->backend);
+  return 0;
+}
+
+int pen_session_open_backend(struct pen_session *s, const char *gemm, bool tf32)
+{
+  int rc = open_backend(s, gemm);
+  return rc < 0 || !tf32 ? rc : allow_tf32(s);
 }
 
 const char *pen_session_products(const struct pen_session *s)

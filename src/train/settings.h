@@ -52,6 +52,7 @@ struct pen_model_settings {
   const struct pen_model_config *config; /* plan only: known without files, in
                                             place of dir; else NULL; borrowed */
   const char *gemm;           /* product library or "auto" */
+  bool tf32;                  /* fp32 products of a device take TF32 */
   const struct pen_state_format *state; /* NULL: the run's, or fp32 */
   bool any_elem;              /* compute in what the files hold */
   enum pen_elem elem;         /* else in this */
@@ -107,7 +108,7 @@ struct pen_train_settings {
 
   /* Which numerics were asked for by name, to be held against a run's own. */
   bool gave_max_length, gave_batch, gave_accumulation, gave_packing, gave_dtype,
-      gave_gemm, gave_seed;
+      gave_gemm, gave_tf32, gave_seed;
 
   const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save,
                                         and return -PEN_ESTOPPED */

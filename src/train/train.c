@@ -58,6 +58,7 @@ static int open_rundir(struct pen_trainer *t)
   s->model.any_elem = false;
   s->model.elem = n->elem;
   s->model.gemm = n->gemm;
+  s->model.tf32 = n->tf32;
   return 0;
 }
 
@@ -71,6 +72,7 @@ static int settle_numerics(struct pen_trainer *t)
       .version = PEN_NUMERICS_VERSION,
       .elem = t->session.elem,
       .state = t->session.state,
+      .tf32 = t->set.model.tf32,
       .max_length = t->set.max_length,
       .batch_sequences = t->set.batch_sequences,
       .accumulation = t->set.accumulation,

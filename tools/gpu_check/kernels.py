@@ -72,13 +72,21 @@ def sanitize(tool, *words):
     return do
 
 
-def times(check):
-    words = ("64", *FAKE_ONLY) if check.fake else ("8192",)
-    done = check.run([*checker(check), "--time", *words], 300, ok=(0, 1))
-    rows = [json.loads(line[2:]) for line in done.output.splitlines() if line.startswith('# {"time"')]
+def times_in(output):
+    rows = [json.loads(line[2:]) for line in output.splitlines() if line.startswith('# {"time"')]
     if not rows:
         raise Failed("nothing was timed")
-    return {"rows": rows}
+    return rows
+
+
+def times(check):
+    words = ("64", *FAKE_ONLY) if check.fake else ("8192",)
+    return {"rows": times_in(check.run([*checker(check), "--time", *words], 300, ok=(0, 1)).output)}
+
+
+def tf32(check):
+    output = check.run([*checker(check), "--tf32", "--time", "64" if check.fake else "8192"], 60, ok=(0, 1)).output
+    return {"share_of_allowed": judge(output), "rows": times_in(output)}
 
 
 ITEMS = [Item("small", 60, "small, odd and random shapes", compare("--rounds", "10")),
@@ -86,4 +94,5 @@ ITEMS = [Item("small", 60, "small, odd and random shapes", compare("--rounds", "
          Item("memcheck", 120, "small shapes under compute-sanitizer's memcheck", sanitize("memcheck")),
          Item("racecheck", 120, "the same under racecheck", sanitize("racecheck", "--without", "gemm")),
          Item("synccheck", 120, "the same under synccheck", sanitize("synccheck", "--without", "gemm")),
-         Item("times", 60, "seconds of each operation as a 1 B model has it", times)]
+         Item("times", 60, "seconds of each operation as a 1 B model has it", times),
+         Item("tf32", 10, "products in fp32 by TF32: how near, how fast", tf32)]

@@ -48,8 +48,8 @@ def kernels(check):
             worst = max(shares, key=shares.get)
             lines += ["", f"{item} shapes, seed {found[item]['seed']}: {len(shares)} operations; the widest is {worst} with "
                       f"{shares[worst]:.2f} of what is allowed."]
-    rows = [(row["time"], row["dtype"], f"{1e3 * row['seconds']:.3f}", row["gbytes_per_s"], row["tflops"] or "")
-            for row in found.get("times", {}).get("rows", [])]
+    rows = [(row["time"], dtype or row["dtype"], f"{1e3 * row['seconds']:.3f}", row["gbytes_per_s"], row["tflops"] or "")
+            for item, dtype in (("times", None), ("tf32", "TF32")) for row in found.get(item, {}).get("rows", [])]
     return lines + table(("operation", "dtype", "ms", "GB/s", "TFLOP/s"), rows)
 
 

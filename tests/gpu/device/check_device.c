@@ -1,10 +1,11 @@
 /* check_device [--device N] [--seed N] [--rounds N] [--large] [--time TOKENS]
- *              [--only NAME] [--without NAME] [--after NAME]
+ *              [--only NAME] [--without NAME] [--after NAME] [--tf32]
  *
  * Every row of the loaded plugin's tables of operations, against the host's:
  * random inputs, outputs NaN before, guards between the arrays, and the same bits
  * a second time.  --large: shapes of real models; --rounds: random ones; --time:
- * how fast each is on arrays as a 1 B model has them for so many tokens.  Prints TAP.
+ * how fast each is on arrays as a 1 B model has them for so many tokens; --tf32:
+ * fp32 products alone, with their operands cut to TF32.  Prints TAP.
  * A device that an operation broke answers nothing any more: "Bail out!", and
  * another process goes on --after it.  Needs neither cmocka nor a device: on the
  * fake runtime in tests, on a device by tools/gpu-check. */
@@ -22,12 +23,16 @@
 
 #define TIMES 5
 #define SHARE_OF_SUMS 1e-4
+/* Each operand loses up to 2^-10 of itself where it is cut, not rounded, to ten
+ * bits: a product twice that, and random terms' errors add no faster than they. */
+#define SHARE_OF_TF32 4e-3
 
 static struct pen_backend *backend;
 static struct pen_pool *pool;
 static unsigned char *scratch;
 static enum pen_isa isa;
 static uint64_t seed = 20261130;
+static bool tf32;
 
 static const struct case_shape small_shapes[] = {
     {70, 6, 2, 64, 200}, {1, 2, 1, 80, 3},     {129, 4, 4, 96, 65},
@@ -111,7 +116,7 @@ static double share_of(const struct op_trial *t, size_t i)
 {
   const struct op_case *c = t->c;
   if (t->elem == PEN_ELEM_F32)
-    return c->share_f32;
+    return tf32 ? SHARE_OF_TF32 : c->share_f32;
   return t->arrays[i].holds == FLOATS && c->share_bf16 > 0
              ? fmin(c->share_bf16, SHARE_OF_SUMS) : c->share_bf16;
 }
@@ -279,8 +284,11 @@ static bool check_refusals(void)
   return well;
 }
 
-static bool is_asked(const struct options *o, const char *name)
+static bool is_asked(const struct options *o, const char *name,
+                     enum pen_elem elem)
 {
+  if (tf32 && (elem != PEN_ELEM_F32 || strcmp(name, "gemm") != 0))
+    return false;
   return (!o->only || strcmp(o->only, name) == 0) &&
          (!o->without || strcmp(o->without, name) != 0);
 }
@@ -327,7 +335,7 @@ static bool check_all(const struct options *o)
   size_t number = 1;
   for (const struct op_case *c = first_case(o); c && c->name; c++)
     for (int e = 0; e <= PEN_ELEM_F32; e++) {
-      if (!is_asked(o, c->name))
+      if (!is_asked(o, c->name, (enum pen_elem)e))
         continue;
       if (check_case(c, (enum pen_elem)e, o, ++number))
         continue;
@@ -349,6 +357,8 @@ static int read_options(int argc, char **argv, struct options *o)
     const char *next = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(argv[i], "--large") == 0)
       o->large = true;
+    else if (strcmp(argv[i], "--tf32") == 0)
+      tf32 = true;
     else if (next && strcmp(argv[i], "--time") == 0)
       o->timed_tokens = strtoull(argv[++i], NULL, 10);
     else if (next && strcmp(argv[i], "--seed") == 0)
@@ -396,6 +406,8 @@ int main(int argc, char **argv)
     printf("1..0 # SKIP %s\n", pen_error_text());
     return rc == -PEN_EUNSUPPORTED ? 77 : 1;
   }
+  if (tf32)
+    backend->allow_tf32(backend);
   printf("# %s, PEN_SEED=%llu\n", backend->about, (unsigned long long)seed);
   bool well = check_all(&o);
   pen_backend_close(&backend);

@@ -26,7 +26,7 @@ struct matrix {
 };
 
 struct product {
-  bool ta, tb;
+  bool ta, tb, tf32;
   struct matrix a, b, c;
   int64_t m, n, k;
   const void *from_a, *from_b, *from_c, *bias;
@@ -78,7 +78,9 @@ cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t desc,
                                       cudaDataType_t scale)
 {
   memset(desc, 0, sizeof *desc);
-  return compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F
+  desc->data[0] = compute;
+  return (compute == CUBLAS_COMPUTE_32F ||
+          compute == CUBLAS_COMPUTE_32F_FAST_TF32) && scale == CUDA_R_32F
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -141,6 +143,7 @@ static cublasStatus_t read_product(const cublasLtMatmulDescOpaque_t *desc,
 {
   *p = (struct product){.ta = desc->data[CUBLASLT_MATMUL_DESC_TRANSA],
                         .tb = desc->data[CUBLASLT_MATMUL_DESC_TRANSB],
+                        .tf32 = desc->data[0] == CUBLAS_COMPUTE_32F_FAST_TF32,
                         .a = matrix_of(a), .b = matrix_of(b),
                         .c = matrix_of(c)};
   p->m = p->c.rows;
@@ -157,6 +160,8 @@ static cublasStatus_t read_product(const cublasLtMatmulDescOpaque_t *desc,
       (desc->data[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (p->bias && !fake_settings()->epilogues)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p->tf32 && p->a.type != CUDA_R_32F)
     return CUBLAS_STATUS_NOT_SUPPORTED;
   return p->a.type == p->b.type &&
                  (p->c.type == p->a.type || p->c.type == CUDA_R_32F)
@@ -253,16 +258,28 @@ static float load(const void *x, cudaDataType_t type, int64_t i)
                             : pen_bf16_to_f32(((const uint16_t *)x)[i]);
 }
 
+/* To ten bits, to the even one of two as near: TF32. */
+static float tf32_of(float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if ((bits & 0x7f800000u) != 0x7f800000u)
+    bits = (bits + 0xfffu + (bits >> 13 & 1)) & ~0x1fffu;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 static float sum_of(const struct product *p, int64_t i, int64_t j,
                     int64_t begin, int64_t end)
 {
   float sum = 0;
   for (int64_t at = begin; at < end; at++) {
     int64_t l = p->algorithm == DESCENDING ? p->k - 1 - at : at;
-    sum += load(p->from_a, p->a.type, p->ta ? l + i * p->a.ld
-                                            : i + l * p->a.ld) *
-           load(p->from_b, p->b.type, p->tb ? j + l * p->b.ld
-                                            : l + j * p->b.ld);
+    float a = load(p->from_a, p->a.type, p->ta ? l + i * p->a.ld
+                                               : i + l * p->a.ld);
+    float b = load(p->from_b, p->b.type, p->tb ? j + l * p->b.ld
+                                               : l + j * p->b.ld);
+    sum += p->tf32 ? tf32_of(a) * tf32_of(b) : a * b;
   }
   return sum;
 }

@@ -247,6 +247,36 @@ def products_keep_their_algorithm(folder):
 
 
 @test
+def tf32_if_asked(folder):
+    """The fake rounds what is multiplied to 2^-11 of it, and the run keeps that; fp32_as_... shows that nothing
+    does unasked.  Refused where it would do nothing."""
+    words = ("--dtype", "fp32", "--save-steps", "1", "--lr-scheduler-type", "constant", "--warmup-steps", "0")
+    a_job = job(folder, *words)
+    a_job.train(f"{folder}/plain", *CUDA, env=fake())
+    a_job.train(f"{folder}/tf32", *CUDA, "--tf32", env=fake())
+    want, got = losses(f"{folder}/plain"), losses(f"{folder}/tf32")
+    near(got[0], want[0], 1e-3, "loss")
+    assert all(abs(a - b) > 2e-5 * b for a, b in zip(got[1], want[1])), (got, want)
+    a_job.train(f"{folder}/away", *CUDA, "--tf32", "--offload-params", "cpu", env=fake(jitter=1))
+    same_weights(f"{folder}/away", f"{folder}/tf32")
+    output = f"{folder}/resumed"
+    a_job.train(output, *CUDA, "--tf32", "--max-steps", "1", env=fake())
+    fail(1, "--tf32 false differs from what this run was started with (true)",
+         *a_job.args(output, "--resume", "--no-tf32"), env=fake())
+    succeed(*a_job.args(output, "--resume"), env=fake())
+    same_weights(output, f"{folder}/tf32")
+    fail(1, "--tf32 true differs from what this run was started with (false)",
+         *a_job.args(f"{folder}/plain", "--resume", "--tf32", "--max-steps", "4"), env=fake())
+    bf16 = job(f"{folder}/bf16", torch_dtype="bfloat16")
+    for said, refused, devices, *options in (
+            ("--tf32 and --dtype bf16 contradict", a_job, 1, *CUDA, "--dtype", "bf16"),
+            ("--tf32 and --backend host contradict", a_job, 1, "--backend", "host"),
+            ("products in fp32, and these are in bf16", bf16, 1, *CUDA),
+            ("the CPU computes here", a_job, 0, "--backend", "auto")):
+        fail(2, said, *refused.args(f"{folder}/no", "--tf32", *options), env=fake(devices=devices))
+
+
+@test
 def evaluation(folder):
     a_job = job(folder)
     words = ("eval", "--model", a_job.model, "--data", a_job.data, "--max-length", "16", "-o", "json")

@@ -80,7 +80,7 @@ def results(folder, stage):
 @test
 def all_stages_end_well(folder):
     gpu_check(folder, "build", "kernels", "step", "--only", "machine", "--only", "compile", "--only", "device",
-              "--only", "small", "--only", "memcheck", "--only", "times", "--only", "ceilings", "--only", "model-1.5b",
+              "--only", "small", "--only", "memcheck", "--only", "times", "--only", "tf32", "--only", "ceilings", "--only", "model-1.5b",
               "--only", "1.5b-resident-4k", "--only", "1.5b-ram-16k", "--only", "1.5b-disk-4k")
     for stage in ("build", "kernels", "step"):
         for name, result in results(folder, stage).items():
@@ -90,7 +90,7 @@ def all_stages_end_well(folder):
     assert traced["planned_bytes"]["device"] > 0 and 0 < traced["host_bytes"] < 1 << 30, traced
     with open(f"{folder}/out/report.md", encoding="utf-8") as f:
         told = f.read()
-    for words in ("Fake GPU", "rehearsal", "| rope | bf16 |", "| 1.5b-ram-16k |", "copies both ways at once",
+    for words in ("Fake GPU", "rehearsal", "| rope | bf16 |", "| gemm | TF32 |", "| 1.5b-ram-16k |", "copies both ways at once",
                   "| time within 10 % of the simulator's | 1.5b-ram-16k |", "MFU at least 60 % without recompute |  |  | not measured |"):
         assert words in told, words
 
