@@ -22,9 +22,9 @@ ALL = {"roof_memory", "roof_gemm", "roof_disk", "bench_adamw", "bench_gemm", "be
        "bench_overhead"}
 
 
-def run(name, *arguments):
+def run(name, *arguments, cwd=None):
     return subprocess.run([sys.executable, os.path.join(ROOT, "bench", name), *arguments],
-                          capture_output=True, text=True, timeout=110,
+                          capture_output=True, text=True, timeout=110, cwd=cwd,
                           env={**os.environ, "OMP_WAIT_POLICY": "passive"})
 
 
@@ -79,8 +79,8 @@ def fio_is_held_against_us(folder):
     if not shutil.which("fio"):
         print("# fio is not installed: nothing was held against it")
         return
-    done = run("bench_fio", *words)  # how near it comes in so short a time says nothing
-    assert os.listdir(drive) == [] and "Traceback" not in done.stderr, done
+    done = run("bench_fio", *words, cwd=folder)  # how near it comes in so short a time says nothing
+    assert os.listdir(drive) == [] and os.listdir(folder) == ["drive"] and "Traceback" not in done.stderr, done
     if "no drive can be measured" in done.stderr:
         print(f"# {done.stderr.splitlines()[-1]}")
         return
