@@ -50,8 +50,8 @@ def result(name, parameters, unit, values, fingerprint, ceiling=None, command=No
     return line
 
 
-def write(line):
-    print(json.dumps(line), flush=True)
+def write(line, file=None):
+    print(json.dumps(line), file=file, flush=True)
 
 
 def read(path):
