@@ -24,7 +24,7 @@ static int run_narrow(struct pen_run_lane *lane)
     if (!pen_run_wait(run, task))
       return -PEN_ESTOPPED;
     if (run->o.hooks.ends_steps && lane->lane == PEN_LANE_COMPUTE &&
-        *run->o.hooks.stop)
+        __atomic_load_n(run->o.hooks.stop, __ATOMIC_RELAXED))
       return pen_error_set(PEN_ESTOPPED, "stopped amid a step");
     uint64_t begin_ns = pen_clock_ns();
     int rc = pen_run_task(run, task);

@@ -52,8 +52,7 @@ int pen_drive_advice_size(const struct pen_drive_advice_question *question,
                           size_t i, struct pen_drive_advice *ret_advice);
 
 /* Parameters of the largest model in bf16 whose state, checkpoints and final
- * model have room in free_bytes; RAM is not asked, nor what the last tiles of
- * blocks leave empty, 1 to 8 % by the size of tiles. */
+ * model have room in free_bytes, in tiles of any size; RAM is not asked. */
 uint64_t
 pen_drive_advice_largest(const struct pen_drive_advice_question *question);
 
