@@ -198,6 +198,14 @@ static int tool_fork(char *const *argv, const int *words, pid_t *ret_pid)
   return -error;
 }
 
+int pen_prepare_cannot_run(const char *tool, int error)
+{
+  if (error == -ENOENT && access(tool, F_OK) == 0)
+    return pen_error_set(PEN_EFORMAT, "cannot run %s: the Python that its first line names is gone, as when its folder "
+                         "was moved; run tools/setup again", tool);
+  return pen_error_set(error, "cannot run %s", tool);
+}
+
 /* Starts `argv`; *ret_fd reads its standard error. */
 static int tool_spawn(char *const *argv, pid_t *ret_pid, int *ret_fd)
 {
@@ -210,7 +218,7 @@ static int tool_spawn(char *const *argv, pid_t *ret_pid, int *ret_fd)
   close(ends[1]);
   if (r < 0) {
     close(ends[0]);
-    return pen_error_set(r, "cannot run %s", argv[0]);
+    return pen_prepare_cannot_run(argv[0], r);
   }
   *ret_fd = ends[0];
   return 0;

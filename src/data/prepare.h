@@ -17,6 +17,10 @@
  * none. */
 int pen_prepare_find(char *ret_path, size_t path_bytes);
 
+/* Sets the error of a tool that is there but could not be started, and returns
+ * `error`, a negative errno. */
+int pen_prepare_cannot_run(const char *tool, int error);
+
 /* Runs the tool with `arguments` (ended by NULL, without the program name) and
  * waits.  Once *stop is not 0 the tool is ended, which leaves nothing half-written,
  * and the answer is -PEN_ESTOPPED; NULL: never.  On success the lines it wrote to standard error (what it found, its

@@ -54,7 +54,7 @@ static int spawn(struct pen_prepare_server *s, const char *const *arguments,
   rc = posix_spawn(&s->pid, tool, &actions, &attr, argv, environ);
   posix_spawnattr_destroy(&attr);
   posix_spawn_file_actions_destroy(&actions);
-  return rc ? pen_error_set(-rc, "cannot run %s", tool) : 0;
+  return rc ? pen_prepare_cannot_run(tool, -rc) : 0;
 }
 
 static int ended(void)

@@ -21,15 +21,21 @@
 #include "src/data/prepare_server.h"
 #include "src/data/tokens.h"
 
-/* A script in the tool's place; named by $PENSTOCK_PREPARE. */
-static void tool_is(const char *script)
+/* A script of the program, in the tool's place; named by
+ * $PENSTOCK_PREPARE. */
+static void tool_is_by(const char *program, const char *script)
 {
   char text[1024];
-  int n = snprintf(text, sizeof text, "#!/bin/sh\n%s\n", script);
+  int n = snprintf(text, sizeof text, "#!%s\n%s\n", program, script);
   const char *path = test_file("tool", text, (size_t)n);
 
   assert_int_equal(chmod(path, 0755), 0);
   assert_int_equal(setenv("PENSTOCK_PREPARE", path, 1), 0);
+}
+
+static void tool_is(const char *script)
+{
+  tool_is_by("/bin/sh", script);
 }
 
 static const char *const no_arguments[] = { NULL };
@@ -159,6 +165,15 @@ static void a_tool_that_is_no_program(void **state)
 {
   assert_int_equal(setenv("PENSTOCK_PREPARE", test_path(""), 1), 0); /* a folder */
   assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), EACCES, "cannot run");
+}
+
+static void a_tool_whose_python_is_gone(void **state)
+{
+  struct pen_prepare_server *server;
+
+  tool_is_by("/nonexistent/python3", "");
+  assert_refused(pen_prepare_run(no_arguments, NULL, NULL, 0), PEN_EFORMAT, "run tools/setup again");
+  assert_refused(pen_prepare_server_open("no-tokenizer", NULL, &server), PEN_EFORMAT, "run tools/setup again");
 }
 
 static void missing_tool_says_how_to_install_it(void **state)
@@ -389,6 +404,7 @@ int main(void)
     cmocka_unit_test(the_tool_ends_with_us),
     cmocka_unit_test(a_signal_before_it_runs),
     cmocka_unit_test(a_tool_that_is_no_program),
+    cmocka_unit_test(a_tool_whose_python_is_gone),
     cmocka_unit_test(missing_tool_says_how_to_install_it),
     cmocka_unit_test(cache_is_used_until_something_changes),
     cmocka_unit_test(the_server_is_asked_line_by_line),
