@@ -24,7 +24,8 @@ ALL = {"roof_memory", "roof_gemm", "roof_disk", "bench_adamw", "bench_gemm", "be
 
 def run(name, *arguments, cwd=None):
     return subprocess.run([sys.executable, os.path.join(ROOT, "bench", name), *arguments],
-                          capture_output=True, text=True, timeout=110, cwd=cwd,
+                          capture_output=True, text=True, cwd=cwd,
+                          timeout=110 * float(os.environ.get("PEN_PATIENCE", 1)),
                           env={**os.environ, "OMP_WAIT_POLICY": "passive"})
 
 

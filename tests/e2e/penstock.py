@@ -71,7 +71,9 @@ def main():
 
 
 def run(*args, timeout=120, **more):
-    """Runs the program; what it said is in .stdout and .stderr."""
+    """Runs the program; what it said is in .stdout and .stderr.  A build that is slower by design says how many
+    times in PEN_PATIENCE (tools/test-sanitize)."""
+    timeout *= float(os.environ.get("PEN_PATIENCE", 1))
     return subprocess.run([*more.pop("prefix", ()), PENSTOCK, *map(str, args)], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=timeout, **more)
 

@@ -315,7 +315,7 @@ static void test_parse(void **state)
 
 int main(void)
 {
-  struct CMUnitTest tests[8 * N_SPECS + 8];
+  struct CMUnitTest tests[8 * N_SPECS + 8] = {0}; /* cmocka takes all that name one */
   size_t n = 0;
 #define ADD(function, spec)                                                   \
   do {                                                                        \
