@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "bench/report.h"
 #include "kernels/elem.h"
+#include "kernels/isa.h"
 
 #define AT(field) offsetof(struct pen_arguments, field)
 #define MEMORY (PEN_ROOF_MEMORY | PEN_BENCH_ADAMW)
@@ -18,11 +19,12 @@
 #define ALL (MEMORY | PRODUCTS | PEN_ROOF_DISK | \
              PEN_BENCH_DISK | PEN_BENCH_OVERHEAD)
 #define DRIVE (PEN_ROOF_DISK | PEN_TRAFFIC)
+#define DTYPE_AUTO 1000 /* no element's number */
 
 static const struct pen_option_word all_cpus[] = {{"all", 0}, {0}};
 
 static const struct pen_option_word dtypes[] = {
-    {"bf16", PEN_ELEM_BF16}, {"fp32", PEN_ELEM_F32}, {0}};
+    {"auto", DTYPE_AUTO}, {"bf16", PEN_ELEM_BF16}, {"fp32", PEN_ELEM_F32}, {0}};
 static const struct pen_option_word models[] = {
     {"llama-1b", 0}, {"smollm2-135m", 0}, {0}};
 
@@ -42,8 +44,9 @@ static const struct pen_option table[] = {
      COMPUTES, 0, "bench", NULL, "tokens of a step"},
     {"model", NULL, 0, PEN_OPTION_STRING, AT(model), "llama-1b", models, 0, 0,
      COMPUTES, 0, "bench", NULL, "whose shapes"},
-    {"dtype", NULL, 0, PEN_OPTION_ENUM, AT(dtype), "bf16", dtypes, 0, 0,
-     COMPUTES, 0, "bench", NULL, "of the factors"},
+    {"dtype", NULL, 0, PEN_OPTION_ENUM, AT(dtype), "auto", dtypes, 0, 0,
+     COMPUTES, 0, "bench", NULL,
+     "of the factors; auto: bf16 where the processor multiplies it, else fp32"},
     {"sample-flops", NULL, 0, PEN_OPTION_DOUBLE, AT(sample_flops), "5e9", NULL,
      1, 0, COMPUTES, 0, "bench", NULL, "operations of one timed sample, at least"},
     {"rest-ms", NULL, 0, PEN_OPTION_U64, AT(rest_ms), "20", NULL, 0, 1000,
@@ -95,6 +98,9 @@ void pen_arguments_parse(enum pen_arguments_program program, int argc,
   }
   if (!ret_arguments->threads)
     ret_arguments->threads = pen_thread_usable_cpus();
+  if (ret_arguments->dtype == DTYPE_AUTO)
+    ret_arguments->dtype =
+        pen_isa_detect() >= PEN_ISA_AVX512BF16 ? PEN_ELEM_BF16 : PEN_ELEM_F32;
 }
 
 void pen_arguments_done(struct pen_arguments *arguments)

@@ -124,9 +124,13 @@ void pen_product_ways_begin(const struct pen_product *product, size_t n_threads,
   begin_ways(product, n_threads, pen_rival_onednn, ret_ways);
   begin_ways(product, n_threads, pen_rival_openblas, ret_ways);
   if (!ret_ways->n) {
-    pen_error_set(-PEN_EUNSUPPORTED, "no product library makes %s %s of %s "
-                  "here: install libdnnl or libopenblas0",
-                  product->linear, product->pass, product->model);
+    bool bf16 = product->gemm.ab_elem == PEN_ELEM_BF16;
+    pen_error_set(-PEN_EUNSUPPORTED, "no product library makes %s %s of %s in "
+                  "%s here: %s", product->linear, product->pass, product->model,
+                  pen_elem_name(product->gemm.ab_elem),
+                  bf16 ? "install libdnnl and use a processor with AVX512-BF16, "
+                         "or give --dtype fp32"
+                       : "install libdnnl or libopenblas0");
     pen_report_fail();
   }
 }

@@ -4,6 +4,7 @@
  * the CPU has protection keys only stream threads may touch it.  Disadvantage: a
  * handful of allocations, in a fixed table. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,6 @@ struct range {
 
 static struct range device_ranges[ENTRIES], pinned_ranges[ENTRIES];
 static uint64_t device_used, pinned_used;
-static int protection_key = -1;
 
 void fake_end(const char *format, ...)
 {
@@ -122,10 +122,32 @@ int fake_is_pinned(const void *at, size_t bytes)
   return 0;
 }
 
+/* Threads that do not ask for more may not touch what has it: streams may begin
+ * before there is device memory.  Negative where the CPU has no keys, and where a
+ * sanitizer's own code looks at memory. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(FAKE_TSAN)
+static int protection_key;
+
+static void take_protection_key(void)
+{
+  protection_key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+}
+
+static int key_of_device_memory(void)
+{
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, take_protection_key);
+  return protection_key;
+}
+#else
+static int key_of_device_memory(void) { return -1; }
+#endif
+
 void fake_allow_device_memory(void)
 {
-  if (protection_key >= 0)
-    pkey_set(protection_key, 0);
+  int key = key_of_device_memory();
+  if (key >= 0)
+    pkey_set(key, 0);
 }
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
@@ -137,17 +159,9 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 
 static void protect(void *base, size_t bytes)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(FAKE_TSAN)
-  static bool tried;
-  if (!tried)
-    protection_key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
-  tried = true;
-  if (protection_key >= 0)
-    pkey_mprotect(base, bytes, PROT_READ | PROT_WRITE, protection_key);
-#else
-  (void)base;
-  (void)bytes;
-#endif
+  int key = key_of_device_memory();
+  if (key >= 0)
+    pkey_mprotect(base, bytes, PROT_READ | PROT_WRITE, key);
 }
 
 cudaError_t cudaMalloc(void **ret_base, size_t bytes)
