@@ -74,8 +74,9 @@ def peak_is_planned(name):
             planned += tier_bytes(done, "device")
         # Scratch is taken whole and touched as far as the products need.
         least = planned - row(done, "model tables and scratch")
-        # oneDNN keeps the code it made for each shape: measured 5 to 7 MB.
-        libraries = 12 << 20 if "onednn" in done.stderr else 0
+        # The program's own heap and data are 1.9 to 2.0 MB where malloc fills what it gives
+        # (MALLOC_PERTURB_); oneDNN keeps the code it made for each shape: 5 to 7 MB.
+        libraries = (14 if "onednn" in done.stderr else 2) << 20
         assert 0.98 * least <= most <= 1.02 * planned + libraries, \
             f"{most} bytes at most were resident, planned were {planned:.0f}\n{done.stderr}"
     body.__name__ = f"peak is within 2 % of the plan: {name}"
