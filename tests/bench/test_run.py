@@ -25,7 +25,7 @@ ALL = {"roof_memory", "roof_gemm", "roof_disk", "bench_adamw", "bench_gemm", "be
 def run(name, *arguments, cwd=None):
     return subprocess.run([sys.executable, os.path.join(ROOT, "bench", name), *arguments],
                           capture_output=True, text=True, cwd=cwd,
-                          timeout=110 * float(os.environ.get("PEN_PATIENCE", 1)),
+                          timeout=280 * float(os.environ.get("PEN_PATIENCE", 1)),
                           env={**os.environ, "OMP_WAIT_POLICY": "passive"})
 
 
@@ -72,7 +72,7 @@ def fio_is_held_against_us(folder):
     os.mkdir(drive)
     words = ("--directory", drive, "--size", str(512 << 20), "--turns", "1", "--seconds", "1")
     done = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "bench_fio"), *words], capture_output=True,
-                          text=True, timeout=110, env={**os.environ, "PATH": folder})
+                          text=True, timeout=280, env={**os.environ, "PATH": folder})
     assert done.returncode == 77 and "apt-get install fio" in done.stdout, done
     for bad in (("--size", "1000"), ("--turns", "0"), ("--seconds", "0")):
         done = run("bench_fio", "--directory", drive, *bad)
