@@ -76,6 +76,8 @@ static void wish_budgets(struct fitter *f)
   p->weights_host_bytes = w->weights == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
   p->gradients_host_bytes = w->gradients == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
   p->state_host_bytes = w->state == PEN_FIT_NVME ? 0 : PEN_ALL_BYTES;
+  if (w->state == PEN_FIT_AUTO && w->state_host_most && f->limits->has_nvme)
+    p->state_host_bytes = w->state_host_most;
   p->state_device_bytes =
       w->state == PEN_FIT_DEVICE ||
               (w->state == PEN_FIT_AUTO && w->gradients == PEN_FIT_AUTO)

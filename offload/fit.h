@@ -17,6 +17,8 @@ enum pen_fit_place {
 struct pen_fit_wish {
   bool unified, inference;
   enum pen_fit_place weights, gradients, state, activations;
+  uint64_t state_host_most; /* bytes that RAM has at most of AUTO state; 0: as
+                               many as fit */
   size_t group_size;       /* 0: auto */
   size_t recompute_blocks; /* PEN_FIT_RECOMPUTE_AUTO: none if that fits */
   size_t recompute_head_blocks; /* AUTO: as few as fit */

@@ -161,6 +161,7 @@ struct pen_config {
   uint64_t device_memory, host_memory, nvme_memory; /* bytes, or AUTO */
   struct pen_option_list nvme_path;
   int offload_optimizer, offload_gradients;  /* enum pen_config_place */
+  uint64_t optimizer_host_memory;            /* bytes, or AUTO */
   int offload_params, offload_activations;
   uint64_t group_size, tile_size;            /* AUTO or micro-batches, bytes */
   uint64_t weight_slots, gradient_slots, tile_slots; /* or AUTO */

@@ -332,6 +332,8 @@ static const struct pen_option table[] = {
     T | P, 0, PLACEMENT, NULL, "most bytes used under --nvme-path" },
   { "offload-optimizer", "offload-optimizer-device", 0, ENUM(offload_optimizer), "auto", place_words, 0, 0,
     T | P, 0, PLACEMENT, NULL, "master weights and moments" },
+  { "optimizer-host-memory", NULL, 0, SIZE(optimizer_host_memory), "auto", auto_words, 1, 0,
+    T | P, 0, PLACEMENT, NULL, "most bytes of them in RAM; drives have the rest" },
   { "offload-gradients", NULL, 0, ENUM(offload_gradients), "auto", gradient_place_words, 0, 0,
     T | P, 0, PLACEMENT, NULL, "gradients that wait for their update" },
   { "offload-params", "offload-param-device", 0, ENUM(offload_params), "auto", place_words, 0, 0,

@@ -53,6 +53,10 @@ static int check_nvme(const struct pen_config *config)
     { "offload-params", config->offload_params },
     { "offload-activations", config->offload_activations },
   };
+  if (config->optimizer_host_memory != PEN_CONFIG_AUTO &&
+      config->offload_optimizer != PEN_CONFIG_PLACE_AUTO)
+    return contradiction("--optimizer-host-memory", "--offload-optimizer",
+                         "the one has a part in RAM, the other all in one place");
   if (config->nvme_path.n_items)
     return check_drives(&config->nvme_path);
   if (config->drives || config->drive_read)
@@ -63,6 +67,9 @@ static int check_nvme(const struct pen_config *config)
                            "drive is never taken unasked", places[i].name);
   if (config->nvme_memory != PEN_CONFIG_AUTO)
     return pen_error_set(-PEN_EUSAGE, "--nvme-memory needs --nvme-path DIR");
+  if (config->optimizer_host_memory != PEN_CONFIG_AUTO)
+    return pen_error_set(-PEN_EUSAGE, "--optimizer-host-memory needs --nvme-path "
+                         "DIR for the rest");
   return 0;
 }
 

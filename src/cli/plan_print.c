@@ -354,6 +354,18 @@ static int set_threads(struct pen_options *options,
   return rc;
 }
 
+/* Where the search left a part of the state to drives, or all of it. */
+static int set_state(struct pen_options *options,
+                     const struct pen_search_result *found)
+{
+  if (found->wish.state_host_most)
+    return set_number(options, "optimizer-host-memory", found->wish.state_host_most);
+  if (found->wish.state != PEN_FIT_NVME)
+    return 0;
+  return pen_option_set(options, pen_option_find(options, "offload-optimizer"),
+                        "offload-optimizer", "nvme", PEN_OPTION_COMMAND_LINE);
+}
+
 int pen_plan_print_yaml(const struct pen_config *config,
                         const struct pen_plan *plan)
 {
@@ -385,6 +397,8 @@ int pen_plan_print_yaml(const struct pen_config *config,
     rc = set_recompute(&options, "speculative-updates", p->speculative_blocks);
   if (rc == 0)
     rc = set_threads(&options, &s->found);
+  if (rc == 0)
+    rc = set_state(&options, &s->found);
   if (rc == 0)
     pen_options_dump(&chosen, PEN_VERB_TRAIN, stdout);
   pen_option_done(&options);

@@ -5,9 +5,9 @@
  * layout and a real schedule, simulated for as long as it may still be the
  * fastest.  The size of groups decides what memory is left for all else, so in
  * the end the search begins once more from the rule with the size that was found,
- * which else followed from other choices, and from the best of the rule's
- * placements with other sizes and with many early updates, which pay off only with
- * large groups.  Main thread, at start.  Disadvantage: choices are changed one by
+ * which else followed from other choices, and from the best of a few other starts
+ * with other sizes: early updates pay off only with large groups and with memory
+ * left for them.  Main thread, at start.  Disadvantage: choices are changed one by
  * one, so other two that help only together are not found. */
 #include "src/train/search_choice.h"
 
@@ -16,6 +16,7 @@
 #include "base/error.h"
 
 #define TURNS_MAX 3
+#define STARTS_MAX 3
 #define TRIED_MAX 512
 
 /* What is simulated: equal ones come of many points. */
@@ -145,7 +146,7 @@ static size_t values_of(const struct search *s, enum pen_search_choice choice,
                         size_t values[PEN_SEARCH_VALUES_MAX])
 {
   return pen_search_values(s->p, s->rule, &s->at,
-                           s->best.placement.recompute_blocks, choice, values);
+                           &s->best.placement, choice, values);
 }
 
 /* The best value of one choice. */
@@ -195,23 +196,41 @@ static int descend(struct search *s, const struct pen_search_point *from)
   return rc;
 }
 
-/* The best of the rule's placements with groups of each size, without and with
- * many early updates. */
+/* Where else it may begin: from the rule; from many early updates; and from
+ * these with what they gain by, most of the state on drives, where they need no
+ * shadow in RAM, and weights in RAM, where they need not come down again. */
+static size_t other_starts(const struct search *s,
+                           struct pen_search_point starts[STARTS_MAX])
+{
+  const struct pen_search_free *f = &s->p->free;
+  struct pen_search_point point = pen_search_by_rule();
+  size_t n = 0;
+  starts[n++] = point;
+  point.value[PEN_SEARCH_EARLY] = s->p->workload->n_blocks * 3 / 4;
+  if (f->early)
+    starts[n++] = point;
+  point.value[PEN_SEARCH_STATE_BLOCKS] = 1;
+  if (f->weights)
+    point.value[PEN_SEARCH_WEIGHTS] = PEN_FIT_HOST;
+  if (f->early && f->state_blocks)
+    starts[n++] = point;
+  return n;
+}
+
+/* The best of these with groups of each size. */
 static int find_start(struct search *s, struct pen_search_point *ret_start)
 {
-  struct pen_search_point at = s->at;
+  struct pen_search_point at = s->at, starts[STARTS_MAX];
   struct candidate best = s->best;
   size_t groups[PEN_SEARCH_VALUES_MAX] = {PEN_SEARCH_BY_RULE};
-  size_t n = values_of(s, PEN_SEARCH_GROUP, groups);
-  size_t early[] = {PEN_SEARCH_BY_RULE, s->p->workload->n_blocks * 3 / 4};
-  size_t n_early = s->p->free.early ? 2 : 1;
+  size_t n_groups = values_of(s, PEN_SEARCH_GROUP, groups);
+  size_t n = other_starts(s, starts);
   bool better;
   int rc = 0;
   s->best = (struct candidate){.seconds = 0};
-  for (size_t i = 0; rc == 0 && i < (n ? n : 1) * n_early; i++) {
-    struct pen_search_point point = pen_search_by_rule();
-    point.value[PEN_SEARCH_GROUP] = groups[i / n_early];
-    point.value[PEN_SEARCH_EARLY] = early[i % n_early];
+  for (size_t i = 0; rc == 0 && i < (n_groups ? n_groups : 1) * n; i++) {
+    struct pen_search_point point = starts[i % n];
+    point.value[PEN_SEARCH_GROUP] = groups[i / n];
     rc = take_faster(s, &point, PEN_SEARCH_GAIN, &better);
   }
   *ret_start = s->at;

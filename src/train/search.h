@@ -10,6 +10,7 @@ struct pen_search_free {
   bool group, recompute, weight_slots, gradient_slots, tile_slots;
   /* Whether a device with memory of its own has them. */
   bool state, activations, weights;
+  bool state_blocks;       /* how much of the state RAM has, beside drives */
   bool gradients;          /* whether drives have them */
   bool tile;
   bool threads, update_threads;
@@ -43,11 +44,12 @@ struct pen_search_result {
 
 /* From the rule's placement on, changes one choice at a time to the value with
  * the shortest step, in turns, until none is shorter by PEN_SEARCH_GAIN.
- * Begins again with groups of the size that was found, and from the best of the
- * rule's placements with groups of each size, without and with three quarters of the
- * blocks early.  Deterministic.  It costs what building and simulating n_simulated
- * steps costs, which is 20 to 60, with early updates up to 240: a choice has up to
- * 10 values, and few come to placements of their own.  -PEN_ENOFIT, with the rule's text, where nothing fits. */
+ * Begins again with groups of the size that was found, and from the best of a few
+ * starts with groups of each size: the rule's; three quarters of the blocks early;
+ * the same with all but the first block's state on drives.  Deterministic.  It costs
+ * what building and simulating n_simulated steps costs, which is 20 to 60, with early
+ * updates up to 240: a choice has up to 10 values, and few come to placements of
+ * their own.  -PEN_ENOFIT, with the rule's text, where nothing fits. */
 int pen_search(const struct pen_search_problem *problem,
                const struct pen_fit_wish *rule,
                struct pen_search_result *ret_result);

@@ -63,7 +63,7 @@ static size_t shares(size_t of, size_t best, size_t values[PEN_SEARCH_VALUES_MAX
 size_t pen_search_values(const struct pen_search_problem *p,
                          const struct pen_fit_wish *rule,
                          const struct pen_search_point *at,
-                         size_t recompute_blocks,
+                         const struct pen_placement *placement,
                          enum pen_search_choice choice,
                          size_t values[PEN_SEARCH_VALUES_MAX])
 {
@@ -74,13 +74,19 @@ size_t pen_search_values(const struct pen_search_problem *p,
   switch (choice) {
   case PEN_SEARCH_STATE: /* its room may be worth more to activations */
     return f->state ? LIST(values, PEN_SEARCH_BY_RULE, PEN_FIT_HOST) : 0;
+  case PEN_SEARCH_STATE_BLOCKS: /* where it is on drives, early updates need no
+                                   shadow in RAM */
+    return f->early && f->state_blocks && placement->state_host_bytes != PEN_ALL_BYTES
+               ? LIST(values, PEN_SEARCH_BY_RULE, 0, 1, w->n_blocks / 4,
+                      w->n_blocks / 2)
+               : 0;
   case PEN_SEARCH_ACTIVATIONS: /* and theirs to weights */
     return f->activations ? LIST(values, PEN_SEARCH_BY_RULE, PEN_FIT_HOST) : 0;
   case PEN_SEARCH_WEIGHTS: /* there they need not come down when they are made early */
     return f->weights ? LIST(values, PEN_SEARCH_BY_RULE, PEN_FIT_HOST) : 0;
   case PEN_SEARCH_RECOMPUTE:
     return f->recompute ? shares(w->body_end - w->body_begin,
-                                 recompute_blocks, values)
+                                 placement->recompute_blocks, values)
                         : 0;
   case PEN_SEARCH_GROUP:
     return f->group && p->shape.n_micros > 1
@@ -111,12 +117,31 @@ size_t pen_search_values(const struct pen_search_problem *p,
   }
 }
 
-static void set(struct pen_search_result *c, int choice, size_t value)
+/* State of the first n blocks, where it lies in RAM whole. */
+static uint64_t state_bytes(const struct pen_workload *w, size_t tile_elems, size_t n)
+{
+  uint64_t sum = 0;
+  for (size_t b = 0; b < n; b++) {
+    size_t elems = w->blocks[b].elems;
+    sum += pen_state_bytes(w->state, elems) + pen_state_half_bytes(w->state, elems) +
+           (elems / tile_elems + 1) * PEN_SLOT_ALIGN;
+  }
+  return sum;
+}
+
+static void set(struct pen_search_result *c, const struct pen_workload *workload,
+                int choice, size_t value)
 {
   struct pen_fit_wish *w = &c->wish;
   switch (choice) {
   case PEN_SEARCH_STATE:
     w->state = (enum pen_fit_place)value;
+    break;
+  case PEN_SEARCH_STATE_BLOCKS:
+    if (value)
+      w->state_host_most = state_bytes(workload, w->tile_elems, value);
+    else
+      w->state = PEN_FIT_NVME;
     break;
   case PEN_SEARCH_ACTIVATIONS:
     w->activations = (enum pen_fit_place)value;
@@ -167,7 +192,7 @@ pen_search_result_of(const struct pen_search_problem *problem,
       .update_threads = problem->simulate.demand.update_threads};
   for (int choice = 0; choice < PEN_SEARCH_CHOICES; choice++)
     if (point->value[choice] != PEN_SEARCH_BY_RULE)
-      set(&c, choice, point->value[choice]);
+      set(&c, problem->workload, choice, point->value[choice]);
   return c;
 }
 

@@ -10,6 +10,7 @@
 /* In the order in which they take turns. */
 enum pen_search_choice {
   PEN_SEARCH_STATE,
+  PEN_SEARCH_STATE_BLOCKS, /* the first so many in RAM at most */
   PEN_SEARCH_ACTIVATIONS,
   PEN_SEARCH_WEIGHTS,
   PEN_SEARCH_RECOMPUTE,
@@ -32,12 +33,12 @@ struct pen_search_point {
 
 struct pen_search_point pen_search_by_rule(void);
 
-/* The values of one choice that are worth trying from a point on, whose placement
- * recomputes so many blocks; their number, 0 where it is settled. */
+/* The values of one choice that are worth trying from a point on that has this
+ * placement; their number, 0 where it is settled. */
 size_t pen_search_values(const struct pen_search_problem *problem,
                          const struct pen_fit_wish *rule,
                          const struct pen_search_point *at,
-                         size_t recompute_blocks,
+                         const struct pen_placement *placement,
                          enum pen_search_choice choice,
                          size_t ret_values[PEN_SEARCH_VALUES_MAX]);
 

@@ -163,6 +163,7 @@ static struct pen_search_free left_open(const struct pen_session *s)
       .gradient_slots = !asked->gradient_slots,
       .tile_slots = !asked->tile_slots,
       .state = asked->state == PEN_FIT_AUTO && !asked->unified,
+      .state_blocks = asked->state == PEN_FIT_AUTO && !asked->state_host_most && drives,
       .activations = asked->activations == PEN_FIT_AUTO && !asked->unified,
       .weights = asked->weights == PEN_FIT_AUTO && !asked->unified,
       .gradients = asked->gradients == PEN_FIT_AUTO && drives,

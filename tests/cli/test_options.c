@@ -115,6 +115,9 @@ static void test_contradictions(void **state)
   test_fails(train("--offload-params nvme"), PEN_EUSAGE,
              "--offload-params nvme needs --nvme-path");
   test_fails(train("--nvme-memory 1GB"), PEN_EUSAGE, "needs --nvme-path");
+  test_fails(train("--optimizer-host-memory 1GB"), PEN_EUSAGE, "needs --nvme-path");
+  test_fails(train("--optimizer-host-memory 1GB --offload-optimizer nvme --nvme-path d"),
+             PEN_EUSAGE, "--optimizer-host-memory and --offload-optimizer contradict");
   test_fails(train("--min-lr 1 --lr 0.1"), PEN_EUSAGE, "--min-lr 1 is above");
   test_fails(train("--min-lr 1e-6 --lr-scheduler-type constant"), PEN_EUSAGE,
              "no meaning");

@@ -31,6 +31,7 @@ PLACEMENTS = {
     "all on disk": (*DRIVE, *TILE, "--offload-params", "nvme", "--offload-gradients", "nvme",
                     "--offload-activations", "nvme", "--recompute", "2"),
     "part of the state on disk": ("--nvme-path", "NVME", "MIXED"),
+    "at most 1 MiB of the state in RAM": (*TILE, "--nvme-path", "NVME", "--speculative-updates", "3", "--optimizer-host-memory", "1MiB"),
     "discrete": (*DISCRETE,),
     "discrete, small device": (*DISCRETE, "--device-memory", "SMALL"),
     "discrete, state in RAM": (*DISCRETE, "--offload-optimizer", "cpu"),
@@ -116,7 +117,7 @@ def place(name, job):
         done = job.train(f"{folder}/run", *words)
         job.check(f"{folder}/run")
         on_drives, tiles = map(int, re.search(r"(\d+) of (\d+) tiles of state on drives", done.stderr).groups())
-        if "MIXED" in PLACEMENTS[name]:
+        if "MIXED" in PLACEMENTS[name] or "--optimizer-host-memory" in words:
             assert 0 < on_drives < tiles, f"{on_drives} of {tiles} tiles on drives: no mix\n{done.stderr}"
         elif "--offload-optimizer" in words:
             on_disk = words[words.index("--offload-optimizer") + 1] == "nvme"

@@ -3,6 +3,7 @@
 #include "tests/test.h"
 
 #include "offload/fit.h"
+#include "offload/schedule.h"
 #include "tests/sched/toy.h"
 
 static struct pen_fit_wish plain_wish(void)
@@ -161,6 +162,37 @@ static void test_a_wish_is_not_moved(void **state)
   assert_true(p.weights_host_bytes == PEN_ALL_BYTES);
 }
 
+static void test_a_part_of_the_state_is_in_ram(void **state)
+{
+  (void)state;
+  struct toy toy;
+  toy_init(&toy, true, 2);
+  struct pen_fit_wish wish = plain_wish();
+  struct pen_fit_limits limits = {.host_bytes = PEN_ALL_BYTES,
+                                  .has_nvme = true};
+  struct pen_placement p;
+  struct pen_layout l;
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  test_ok(pen_layout_init(&l, &toy.workload, &p));
+  uint64_t home = l.slots[l.tiles[0].state_home].bytes;
+  assert_true(l.n_tiles > 2 && l.n_store_tiles == 0);
+  pen_layout_done(&l);
+
+  wish.state_host_most = 2 * home; /* of the first tiles */
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  test_ok(pen_layout_init(&l, &toy.workload, &p));
+  uint64_t in_ram = 0;
+  for (size_t t = 0; t < l.n_tiles; t++)
+    in_ram += l.tiles[t].state_home != PEN_NONE ? l.slots[l.tiles[t].state_home].bytes : 0;
+  assert_true(l.tiles[0].state_home != PEN_NONE && l.n_store_tiles > 0);
+  assert_true(in_ram > 0 && in_ram <= 2 * home);
+  pen_layout_done(&l);
+
+  limits.has_nvme = false; /* nowhere to go */
+  test_ok(pen_fit(&toy.workload, &wish, &limits, &p));
+  assert_true(p.state_host_bytes == PEN_ALL_BYTES);
+}
+
 static void test_a_small_device_holds_what_it_can(void **state)
 {
   (void)state;
@@ -261,6 +293,7 @@ int main(void)
       cmocka_unit_test(test_logits_go_first),
       cmocka_unit_test(test_without_drives_it_says_so),
       cmocka_unit_test(test_a_wish_is_not_moved),
+    cmocka_unit_test(test_a_part_of_the_state_is_in_ram),
       cmocka_unit_test(test_a_small_device_holds_what_it_can),
       cmocka_unit_test(test_rings_shrink_last),
       cmocka_unit_test(test_more_tiles_fly_from_drives),
