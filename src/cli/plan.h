@@ -18,7 +18,8 @@ struct pen_plan_case {
 int pen_plan_case_init(struct pen_plan_case *ret_case,
                        const struct pen_config *config, const char *model,
                        const char *data, const char *eval_data);
-/* Opens and simulates.  -PEN_ENOFIT: *ret_plan holds what would be needed.
+/* Opens and simulates.  Where the machine lacks a rate, has_machine is false from
+ * then on.  -PEN_ENOFIT: *ret_plan holds what would be needed.
  * After any return pen_plan_close is right. */
 int pen_plan_case_open(struct pen_plan_case *question, const char *trace,
                        struct pen_plan *ret_plan);

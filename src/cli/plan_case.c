@@ -1,4 +1,6 @@
 /* plan_case.c: from options to one question for the planner.  Main thread. */
+#include <stdio.h>
+
 #include "base/error.h"
 #include "src/cli/plan.h"
 #include "src/cli/profile.h"
@@ -27,7 +29,14 @@ int pen_plan_case_open(struct pen_plan_case *question, const char *trace,
   struct pen_plan_case *q = question;
   q->settings.machine.profile = q->has_machine ? &q->machine : NULL;
   int rc = pen_plan_open(&q->settings, ret_plan);
-  if (rc == 0 && q->has_machine)
-    rc = pen_plan_simulate(ret_plan, &q->machine, trace);
-  return rc;
+  if (rc < 0 || !q->has_machine)
+    return rc;
+  rc = pen_plan_simulate(ret_plan, &q->machine, trace);
+  if (rc != -PEN_EUSAGE || trace)
+    return rc;
+  q->has_machine = false; /* it lacks a rate or a drive */
+  snprintf(ret_plan->why_no_time, sizeof ret_plan->why_no_time, "%s",
+           pen_error_text());
+  pen_error_clear();
+  return 0;
 }

@@ -180,6 +180,8 @@ void pen_plan_print(const struct pen_plan *plan, uint64_t tbw,
   print_drives(plan, tbw);
   if (plan->simulated)
     print_time(plan);
+  else if (*plan->why_no_time)
+    printf("time       not known: %s\n", plan->why_no_time);
   else
     puts("time       not known: there is no profile of this machine; make one "
          "with penstock bench all, or give one with --profile FILE");

@@ -20,6 +20,7 @@ struct pen_plan {
   size_t micros_per_step;
   uint64_t model_bytes, checkpoint_bytes; /* of one */
   uint64_t written_per_step;  /* to all drives together */
+  char why_no_time[256];      /* "": nothing stood against it; the caller's */
   bool simulated;             /* only then: */
   struct pen_machine machine; /* its drives are those of --nvme-path */
   struct pen_simulate_result step;

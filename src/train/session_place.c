@@ -205,8 +205,9 @@ static int search(struct pen_session *s, const struct pen_session_shape *shape,
   if (rc == 0) {
     *wish = s->found.wish;
   } else if (rc == -PEN_EUSAGE) {
-    pen_log_warn("%s; until then placement is by the fixed rule",
-                 pen_error_text());
+    if (!shape->unproved)
+      pen_log_warn("%s; until then placement is by the fixed rule",
+                   pen_error_text());
     pen_error_clear();
     rc = 0;
   }

@@ -147,8 +147,20 @@ def the_profile_is_asked_for(folder):
     os.makedirs(job.path(".config/penstock"))
     os.rename(write_profile(folder), job.path(".config/penstock/machine.json"))
     assert "time" in plan(job, env=env)
-    fail(2, "penstock bench nvme", "plan", *job.options, *HOST, *drives(folder),
-         "--profile", write_profile(folder, drives=[]))
+
+
+@test
+def a_profile_that_lacks_something_leaves_the_time_open(folder):
+    """As after `penstock bench memory` alone: bytes are told, and what to measure."""
+    job = Job(folder)
+    for bench, place, lacks in (("nvme", drives(folder), {"drives": []}), ("adam", (), {"adam_parameters_per_s_per_core": 0})):
+        options = (*job.options, *HOST, *place, "--profile", write_profile(folder, **lacks))
+        done = succeed("plan", *options)
+        assert re.search(rf"^time +not known: .*penstock bench {bench}", done.stdout, re.M), done.stdout
+        assert done.stderr.count("by the fixed rule") == 1, done.stderr
+        assert "time" not in plan(job, *place, "--profile", write_profile(folder, **lacks))
+        assert "no profile" in succeed("plan", *options, "--sweep", "ram=1GiB,2GiB").stdout
+        fail(2, f"penstock bench {bench}", "plan", *options, "--trace", job.path("timeline.json"))
 
 
 @test
