@@ -293,9 +293,25 @@ int pen_settings_tokens(const struct pen_config *config, const char *data,
   return *ret_path ? 0 : pen_error_set(PEN_ENOFIT, "no memory for a path");
 }
 
+/* What is there of the path must be a folder, or what lies below cannot be made. */
+static int check_is_below_folder(const char *option, const char *path)
+{
+  char there[4096];
+  struct stat st;
+  snprintf(there, sizeof there, "%.*s", (int)pen_files_existing(path), path);
+  if (!*there || stat(there, &st) < 0 || S_ISDIR(st.st_mode))
+    return 0;
+  return pen_error_set(ENOTDIR, "%s %s: %s is a file; name a folder elsewhere",
+                       option, path, there);
+}
+
 static int check_output_dir(const struct pen_config *config)
 {
   const char *const data[] = {config->data, config->eval_data};
+  int rc = config->output_dir
+               ? check_is_below_folder("--output-dir", config->output_dir) : 0;
+  if (rc < 0)
+    return rc;
   if (config->resume && config->output_dir && pen_rundir_exists(config->output_dir))
     return 0; /* data are held against the run's */
   for (size_t i = 0; config->output_dir && i < 2; i++)

@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "io/hfdir_write.h"
+#include "kernels/ops.h"
 #include "src/cli/stop.h"
 #include "src/cli/verb.h"
 #include "src/model/init.h"
@@ -97,7 +98,9 @@ int pen_verb_init(const struct pen_config *config)
   if (config->untie)
     model.tied = false;
   enum pen_file_dtype dtype = choose_dtype(config, &model);
-  rc = pen_params_build(&model, 0, 0, &params);
+  rc = pen_ops_check_shape(model.n_heads, model.n_kv_heads, model.head_dim);
+  if (!rc)
+    rc = pen_params_build(&model, 0, 0, &params);
   if (!rc)
     rc = pen_params_create_dir(params, from, dtype, SHARD_BYTES,
                                config->output_dir, config->overwrite, &writer);

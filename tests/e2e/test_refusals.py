@@ -201,6 +201,9 @@ def paths_are_told_as_what_they_are(folder):
     fail(1, "Too many levels", "eval", "--model", f"{folder}/loop", "--data", job.data)
     fail(1, "is not a model directory", "export", job.data, "-o", f"{folder}/new")
     fail(1, "is a file; name a folder", "export", job.model, "-o", job.data)
+    for path in (job.data, f"{job.data}/below"):  # before all else
+        done = fail(1, f"--output-dir {path}: {job.data} is a file; name a folder", *job.args(path))
+        assert done.stderr.count("\n") <= 2, done.stderr
     os.mkdir(f"{folder}/full")
     with open(f"{folder}/full/letter.txt", "w", encoding="utf-8") as f:
         f.write("mine")
@@ -208,6 +211,16 @@ def paths_are_told_as_what_they_are(folder):
     fail(1, "it holds letter.txt", "export", job.model, "-o", f"{folder}/full", "--overwrite")
     assert "penstock-prepare --tokenizer" in succeed("inspect", job.data).stderr
     succeed("init", job.model, "-o", f"{folder}/like")  # by its config.json
+
+
+@test
+def what_nothing_computes_is_not_made(folder):
+    config = f"{folder}/config.json"
+    for size in (1026, 7):
+        with open(config, "w", encoding="utf-8") as f:
+            json.dump({**CONFIG, "head_dim": size}, f)
+        fail(1, "head_dim", "init", config, "-o", f"{folder}/model")
+        assert os.listdir(folder) == ["config.json"]
 
 
 @test
