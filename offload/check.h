@@ -2,23 +2,7 @@
 #ifndef PEN_OFFLOAD_CHECK_H
 #define PEN_OFFLOAD_CHECK_H
 
-#include "offload/schedule.h"
-
-/* Working memory of the proof, reused from step to step. */
-struct pen_check {
-  uint32_t (*known)[PEN_LANES]; /* [tasks] tickets retired when it starts */
-  uint32_t (*after)[PEN_LANES]; /* [tasks] and when it is retired itself */
-  uint32_t *by_ticket[PEN_LANES]; /* [tasks each] */
-  uint32_t *order;      /* [tasks] an order in which they can run */
-  uint32_t *owner;      /* [accesses] the task of each */
-  uint32_t *next;       /* [accesses] next use of the same slot */
-  uint32_t *first_use, *last_use; /* [slots] */
-  bool *is_updated;               /* [tiles] */
-  uint32_t *written;              /* [tiles] tickets of writes to the store */
-  bool *is_whole;                 /* [tiles] its halves are in the store */
-  bool *is_open;                  /* [tiles] no commit has what was written last */
-  size_t max_tasks, max_accesses, n_slots;
-};
+#include "offload/check_part.h"
 
 int pen_check_init(struct pen_check *check, const struct pen_layout *layout,
                    size_t max_tasks, size_t max_accesses);
