@@ -1,4 +1,4 @@
-/* layout_part.h: what the files that make slots share.  For offload/layout*.c
+/* layout_part.h: what the files that make slots share.  For offload/layout_*.c
  * only. */
 #ifndef PEN_OFFLOAD_LAYOUT_PART_H
 #define PEN_OFFLOAD_LAYOUT_PART_H
@@ -44,12 +44,12 @@ enum pen_tier pen_layout_take(struct pen_layout_budget *budget,
 
 static inline size_t pen_layout_max(size_t a, size_t b) { return a > b ? a : b; }
 
-static inline bool pen_layout_keeps_logits(const struct pen_placement *p,
-                       const struct pen_workload *w)
-{
-  return !p->inference &&
-         p->recompute_head_blocks < w->head_end - w->head_begin;
-}
+/* What passes forward and backward (layout_compute.c). */
+void pen_layout_place_weights(struct pen_layout_maker *m);
+void pen_layout_place_activations(struct pen_layout_maker *m);
+void pen_layout_place_experts(struct pen_layout_maker *m);
+void pen_layout_place_results(struct pen_layout_maker *m); /* numbers in a slot */
+void pen_layout_place_working(struct pen_layout_maker *m);
 
 /* Gradients, their sums, optimizer state: what inference has none of, but for
  * the numbers of tiles (layout_training.c). */

@@ -41,7 +41,7 @@ static bool keeps_sum(const struct pen_layout_maker *m, size_t block)
   if (pen_workload_is_rows(m->w, block) && !pen_workload_is_head(m->w, block))
     return false;
   return p->group_size < m->w->n_micros_max ||
-         (pen_workload_is_head(m->w, block) && pen_layout_keeps_logits(p, m->w) && p->group_size > 1);
+         (pen_workload_is_head(m->w, block) && pen_layout_keeps_head(m->l, m->w) && p->group_size > 1);
 }
 
 static void place_stored(struct pen_layout_maker *m)
