@@ -12,20 +12,12 @@
 #include "offload/poison.h"
 #include "offload/ticket.h"
 #include "offload/run.h"
+#include "offload/run_queue.h"
 
 /* More accesses than any task declares. */
 #define PEN_TASK_ACCESSES_MAX 10
 
 struct pen_run;
-
-/* How far a lane that is a queue of the device has come (run_queue.c). */
-struct pen_run_queue {
-  pthread_mutex_t lock;
-  pthread_cond_t moved;
-  uint32_t issued, retired; /* last tickets put in, and seen done */
-  bool ended;               /* the step puts no more in */
-  bool broken;              /* the step has failed */
-};
 
 struct pen_run_lane {
   struct pen_run *run;
@@ -108,15 +100,9 @@ pen_run_nth(const struct pen_run *run, enum pen_lane lane, uint32_t n)
  * and retired in order. */
 int pen_run_transfers(struct pen_run_lane *lane);
 
-/* run_queue.c.  Is the lane a queue of the device, whose tasks are put in by one
+/* run_issue.c.  Is the lane a queue of the device, whose tasks are put in by one
  * thread and retired by another? */
 bool pen_run_is_queue(const struct pen_run *run, enum pen_lane lane);
-int pen_run_queue_init(struct pen_run_queue *queue);
-void pen_run_queue_done(struct pen_run_queue *queue);
-/* Before a step, while no lane runs. */
-void pen_run_queue_reset(struct pen_run_queue *queue);
-/* Wakes every waiter for good. */
-void pen_run_queue_break(struct pen_run_queue *queue);
 /* The two threads of such a lane through one step. */
 int pen_run_issue(struct pen_run_lane *lane);
 int pen_run_finish(struct pen_run_lane *lane);
