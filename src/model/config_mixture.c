@@ -10,12 +10,6 @@
 #define ALL_EXPERTS_MAX ((size_t)1 << 17) /* of all layers: each is a block */
 #define SIZE_MAX_FFN ((size_t)1 << 22)
 
-bool pen_model_config_is_sparse(const struct pen_model_config *config,
-                                size_t layer)
-{
-  return config->sparse[layer / 64] >> layer % 64 & 1;
-}
-
 /* mlp_only_layers takes layers out. */
 static int take_out(const struct pen_json *json,
                     const struct pen_json_node *root,

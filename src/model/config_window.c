@@ -12,13 +12,6 @@ static void set_slides(struct pen_model_config *c, size_t layer)
   c->slides[layer / 64] |= (uint64_t)1 << layer % 64;
 }
 
-size_t pen_model_config_window(const struct pen_model_config *config,
-                               size_t layer)
-{
-  bool slides = config->slides[layer / 64] >> layer % 64 & 1;
-  return slides ? config->sliding_window : 0;
-}
-
 /* A word a layer; an unknown one is refused. */
 static int parse_layer_types(const struct pen_json *json,
                              const struct pen_json_node *root,
