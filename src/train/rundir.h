@@ -7,6 +7,7 @@
 #include "src/train/numerics.h"
 
 #define PEN_RUNDIR_STORES_MAX 16
+#define PEN_RUNDIR_FILE "run.json"
 #define PEN_RUNDIR_PRODUCTS "products.txt" /* of runs on a device */
 #define PEN_RUNDIR_PATH_MAX 3500 /* of the directory, so that names fit behind */
 
