@@ -13,8 +13,6 @@
 #include "offload/rehearse.h"
 #include "src/train/drives.h"
 
-#define TRACE_EVENTS_PER_LANE 200000
-
 /* ---- opening ---- */
 
 /* Each directory gets an equal part of the stores. */
@@ -134,7 +132,7 @@ static int measure_exposed(struct pen_plan *plan)
 static int save_timeline(struct pen_plan *plan, struct rehearsal *r,
                          const char *path)
 {
-  int rc = pen_trace_create(PEN_LANES, TRACE_EVENTS_PER_LANE, &r->trace);
+  int rc = pen_trace_create(PEN_LANES, PEN_TRAINER_TRACE_EVENTS, &r->trace);
   for (int lane = 0; rc == 0 && lane < PEN_LANES; lane++)
     pen_trace_name_lane(r->trace, (size_t)lane,
                         pen_lane_name((enum pen_lane)lane));

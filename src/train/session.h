@@ -95,6 +95,11 @@ int pen_session_load_config(const struct pen_model_settings *model,
                             struct pen_model_config *ret_config,
                             bool *ret_without_weights);
 
+/* Threads as options or the search have them; else as many as `otherwise`. */
+size_t pen_session_threads(const struct pen_session *session, size_t otherwise);
+size_t pen_session_update_threads(const struct pen_session *session,
+                                  size_t otherwise);
+
 /* What the simulator is told of how this session would run on a machine, which
  * is borrowed: its threads are as many as cores, unless options say. */
 struct pen_simulate_options
@@ -113,6 +118,8 @@ int pen_session_load(struct pen_session *session);
 int pen_session_load_tile(struct pen_session *session, uint32_t tile,
                           size_t begin, size_t n, float *p, float *m, float *v);
 
+/* Frees the model and its threads, to make them anew. */
+void pen_session_close_compute(struct pen_session *session);
 /* Frees everything; the store stays the caller's. */
 void pen_session_close(struct pen_session *session);
 

@@ -57,7 +57,10 @@ struct pen_trainer {
   bool step_skipped;
 };
 
-/* train.c, for train and plan: the model placed and laid out for this data,
+/* Events of a lane in a timeline: more are not kept. */
+#define PEN_TRAINER_TRACE_EVENTS 200000
+
+/* trainer_session.c, for train and plan: the model placed and laid out for this data,
  * `tries` only to see how that would be; how many steps that makes; and all of
  * it closed again. */
 int pen_trainer_open_session(struct pen_trainer *t, bool tries);
