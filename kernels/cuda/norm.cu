@@ -34,11 +34,16 @@ __device__ inline float sum_of_group(float x, int which)
                                shared_memory<norm_shared>().slots[which]);
 }
 
-/* Where vector `row` begins in an array of token stride ld. */
+/* Where vector `row` begins in an array of token stride ld.  Sums over
+ * columns ask this for every element, so that what needs no division has none; the
+ * others count vectors in 32 bits. */
 __device__ inline size_t vector_at(const struct pen_heads &shape, size_t row,
                                    size_t ld)
 {
-  return row / shape.heads * ld + row % shape.heads * shape.dim;
+  if (shape.heads == 1)
+    return row * ld;
+  uint32_t heads = (uint32_t)shape.heads, token = (uint32_t)row / heads;
+  return token * ld + ((uint32_t)row - token * heads) * shape.dim;
 }
 
 /* The vector of this thread's group. */

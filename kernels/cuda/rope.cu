@@ -13,8 +13,9 @@ __global__ void rope_kernel(size_t heads, size_t dim, size_t half, E *x,
                             size_t ldx, const uint32_t *positions, const float *cosines,
                             const float *sines, float sign)
 {
-  size_t token = blockIdx.x, pairs = row_pack();
-  size_t head = pairs / (half / N), i = pairs % (half / N) * N;
+  size_t token = blockIdx.x;
+  uint32_t pairs = (uint32_t)row_pack(), packs = (uint32_t)(half / N);
+  size_t head = pairs / packs, i = (size_t)(pairs - head * packs) * N;
   if (head >= heads)
     return;
   E *low = x + token * ldx + head * dim + i;
