@@ -56,7 +56,7 @@ static int time_layers(const struct pen_bench_options *o, size_t threads,
     rc = pen_error_set(PEN_ENOFIT, "no memory for scratch");
   for (size_t i = 0; rc == 0 && i < z->n * (o->n_runs + 1); i++) {
     size_t size = i % z->n, run = i / z->n;
-    size_t passes = z->rows[0] / z->rows[size];
+    size_t passes = run > 0 ? z->rows[0] / z->rows[size] : 1;
     uint64_t begin = pen_clock_ns();
     for (size_t pass = 0; pass < passes; pass++)
       layer(&s, z->elem, z->rows[size], a);

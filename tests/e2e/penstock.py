@@ -54,7 +54,7 @@ def main():
     print(f"1..{len(TESTS)}\n# PEN_SEED={SEED}", flush=True)
     good = True
     for number, function in enumerate(TESTS, 1):
-        folder = tempfile.mkdtemp(prefix="pen-e2e-")
+        folder, begin = tempfile.mkdtemp(prefix="pen-e2e-"), time.monotonic()
         try:
             function(folder) if inspect.signature(function).parameters else function()
             print(f"ok {number} - {function.__name__}")
@@ -66,7 +66,7 @@ def main():
             print("# " + f"{type(failure).__name__}: {failure}".replace("\n", "\n# "))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        sys.stdout.flush()
+        print(f"# {time.monotonic() - begin:.1f} s", flush=True)
     sys.exit(not good)
 
 
