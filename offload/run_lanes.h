@@ -89,6 +89,10 @@ const char *pen_run_block_name(const struct pen_run *run,
 /* For the timeline; ends now. */
 void pen_run_record(struct pen_run_lane *lane, const struct pen_task *task,
                     uint64_t begin_ns);
+/* run.c: what the threads of a lane, given as a pen_run_lane, do until the run
+ * ends. */
+void pen_run_lane_thread(void *lane);
+void pen_run_finisher_thread(void *lane);
 /* The n-th task of a lane, from 0. */
 static inline const struct pen_task *
 pen_run_nth(const struct pen_run *run, enum pen_lane lane, uint32_t n)

@@ -54,6 +54,15 @@ struct pen_model {
   void *memory;                    /* all arrays above */
 };
 
+/* Positions that a batch may have: as asked for, or as many as were learned. */
+static inline size_t pen_compute_positions(const struct pen_model_config *config,
+                                           const struct pen_model_options *o)
+{
+  size_t n = o->max_positions ? o->max_positions : o->max_tokens;
+  bool learned = config->family->positions == PEN_POSITIONS_LEARNED;
+  return learned && n > config->max_positions ? config->max_positions : n;
+}
+
 /* Fills model->compute. */
 void pen_compute_init(struct pen_model *model);
 /* Its part on rows of the embedding (compute_rows.c). */

@@ -103,8 +103,7 @@ static int open_store(struct export *e, const struct pen_rundir_store *entry)
   int rc = pen_rundir_store_dirs(&e->rundir, entry, dirs);
   if (rc == 0)
     rc = pen_store_open(&o, &e->store);
-  for (size_t d = 0; d < PEN_STORE_DIRS_MAX; d++)
-    free(dirs[d]);
+  pen_rundir_free_dirs(dirs);
   return rc;
 }
 

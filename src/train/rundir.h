@@ -62,10 +62,12 @@ void pen_rundir_file(const struct pen_rundir *rundir, const char *name,
                      char *ret_path);
 
 /* The directories of one store: each drive's directory with a folder of the
- * run's id and the generation.  Paths are owned by the caller (free each). */
+ * run's id and the generation.  Paths are owned by the caller, who begins with
+ * NULLs and frees whatever came. */
 int pen_rundir_store_dirs(const struct pen_rundir *rundir,
                           const struct pen_rundir_store *store,
                           char *ret_dirs[PEN_STORE_DIRS_MAX]);
+void pen_rundir_free_dirs(char *dirs[PEN_STORE_DIRS_MAX]);
 /* Adds a store (directories made absolute); the caller saves. */
 int pen_rundir_add_store(struct pen_rundir *rundir, uint32_t generation,
                          const char *const *dirs, size_t n_dirs);

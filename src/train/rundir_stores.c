@@ -32,6 +32,12 @@ int pen_rundir_store_dirs(const struct pen_rundir *rundir,
   return 0;
 }
 
+void pen_rundir_free_dirs(char *dirs[PEN_STORE_DIRS_MAX])
+{
+  for (size_t d = 0; d < PEN_STORE_DIRS_MAX; d++)
+    free(dirs[d]);
+}
+
 static char *absolute(const char *dir)
 {
   char cwd[PATH_MAX], *path = NULL;
@@ -78,11 +84,9 @@ int pen_rundir_remove_store(struct pen_rundir *rundir, uint32_t generation,
   int rc = pen_rundir_store_dirs(rundir, store, dirs);
   if (rc == 0)
     rc = pen_store_remove(engine, (const char *const *)dirs, store->n_dirs);
-  for (size_t d = 0; d < store->n_dirs; d++) {
-    if (rc == 0)
-      rmdir(dirs[d]); /* ours, and empty now; if not, it stays */
-    free(dirs[d]);
-  }
+  for (size_t d = 0; rc == 0 && d < store->n_dirs; d++)
+    rmdir(dirs[d]); /* ours, and empty now; if not, it stays */
+  pen_rundir_free_dirs(dirs);
   if (rc < 0)
     return rc;
   drop_store(store);

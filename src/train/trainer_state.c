@@ -1,8 +1,7 @@
-/* trainer_state.c: finds the newest committed state of a run and goes on from
- * it, in the store it lies in or by moving it to where this start wants it.
+/* trainer_state.c: goes on from the newest committed state of a run, in the store
+ * it lies in or by moving it to where this start wants it; or from the beginning.
  *
- * Sources are the run's stores that hold every tile, and its checkpoints.  A
- * move ends with a commit, or a checkpoint, of the same step in the new place;
+ * A move ends with a commit, or a checkpoint, of the same step in the new place;
  * only then may the old place go.  Main thread, at start.  Disadvantage: a move
  * between two stores needs room for both. */
 #include <errno.h>
@@ -13,130 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/files.h"
-#include "src/train/trainer.h"
-
-/* What a run can go on from. */
-struct source {
-  struct pen_saved *saved;      /* NULL: nothing was committed */
-  bool is_checkpoint;
-  size_t store;                 /* index among opened; SIZE_MAX: needs none */
-};
-
-/* The run's stores, opened; NULL where one cannot be. */
-struct opened {
-  struct pen_store *stores[PEN_RUNDIR_STORES_MAX];
-  struct pen_error why; /* one could not: the last one's reason */
-};
-
-static const struct pen_engine *engine_of(const struct pen_trainer *t)
-{
-  return t->session.engine ? t->session.engine : pen_engine_find("threads");
-}
-
-static void free_dirs(char *dirs[PEN_STORE_DIRS_MAX])
-{
-  for (size_t d = 0; d < PEN_STORE_DIRS_MAX; d++)
-    free(dirs[d]);
-}
-
-static int open_store(struct pen_trainer *t, size_t number,
-                      struct pen_store **ret_store)
-{
-  const struct pen_rundir_store *entry = &t->rundir.stores[number];
-  char *dirs[PEN_STORE_DIRS_MAX] = {0};
-  struct pen_store_options o = {.dirs = (const char *const *)dirs,
-                                .n_dirs = entry->n_dirs,
-                                .engine = engine_of(t)};
-  memcpy(o.run_id, t->rundir.run_id, sizeof o.run_id);
-  int rc = pen_rundir_store_dirs(&t->rundir, entry, dirs);
-  if (rc == 0)
-    rc = pen_store_open(&o, ret_store);
-  free_dirs(dirs);
-  return rc;
-}
-
-static int open_stores(struct pen_trainer *t, struct opened *opened)
-{
-  for (size_t i = 0; i < t->rundir.n_stores; i++) {
-    int rc = open_store(t, i, &opened->stores[i]);
-    if (rc == -EBUSY)
-      return rc;
-    if (rc < 0) {
-      if (rc != -ENOENT)
-        pen_log_warn("store %u is not used: %s",
-                     t->rundir.stores[i].generation, pen_error_text());
-      pen_error_take(&opened->why);
-    }
-  }
-  return 0;
-}
-
-/* The newest commit of a store that holds the whole state. */
-static void look_in_stores(struct pen_trainer *t, const struct opened *opened,
-                           struct source *best)
-{
-  for (size_t i = 0; i < t->rundir.n_stores; i++) {
-    struct pen_store_commit_info info = {0};
-    struct pen_cursor cursor;
-    struct pen_saved *saved = NULL;
-    if (!opened->stores[i])
-      continue;
-    pen_store_committed(opened->stores[i], &info);
-    if (!info.committed ||
-        pen_cursor_read(info.meta, info.meta_bytes, &cursor) < 0 ||
-        !cursor.whole ||
-        (best->saved && pen_saved_cursor(best->saved)->step > cursor.step) ||
-        pen_saved_from_store(pen_model_workload(t->session.model),
-                             opened->stores[i], &saved) < 0) {
-      pen_error_clear();
-      continue;
-    }
-    pen_saved_close(&best->saved);
-    *best = (struct source){saved, false, i};
-  }
-}
-
-static size_t store_number(const struct pen_trainer *t,
-                           const struct opened *opened, uint32_t generation)
-{
-  for (size_t i = 0; i < t->rundir.n_stores; i++)
-    if (t->rundir.stores[i].generation == generation && opened->stores[i])
-      return i;
-  return SIZE_MAX;
-}
-
-/* A checkpoint newer than what the stores have. */
-static void look_in_checkpoints(struct pen_trainer *t,
-                                const struct opened *opened,
-                                struct source *best)
-{
-  uint64_t steps[1024];
-  size_t n = pen_rundir_checkpoints(&t->rundir, steps, 1024), n_places;
-  while (n-- > 0) {
-    struct pen_saved *saved = NULL;
-    if (best->saved && pen_saved_cursor(best->saved)->step >= steps[n])
-      return;
-    if (pen_trainer_open_checkpoint(t, steps[n], &saved) < 0) {
-      pen_log_warn("checkpoint-%llu is not used: %s",
-                   (unsigned long long)steps[n], pen_error_text());
-      pen_error_clear();
-      continue;
-    }
-    size_t store = SIZE_MAX;
-    if (pen_saved_places(saved, &n_places)) {
-      store = store_number(t, opened, pen_saved_generation(saved));
-      if (store == SIZE_MAX) {
-        pen_log_warn("checkpoint-%llu is not used: its store is gone",
-                     (unsigned long long)steps[n]);
-        pen_saved_close(&saved);
-        continue;
-      }
-    }
-    pen_saved_close(&best->saved);
-    *best = (struct source){saved, true, store};
-    return;
-  }
-}
+#include "src/train/trainer_source.h"
 
 static bool needs_store(const struct pen_trainer *t)
 {
@@ -168,7 +44,7 @@ static int create_store(struct pen_trainer *t, uint32_t generation)
   if (rc == 0)
     rc = pen_store_create(&o, true, &t->store);
   t->generation = generation;
-  free_dirs(dirs);
+  pen_rundir_free_dirs(dirs);
   return rc;
 }
 
@@ -261,7 +137,7 @@ static int start_fresh(struct pen_trainer *t)
 }
 
 /* Can the run go on in the very store the state lies in? */
-static bool fits_in_place(struct pen_trainer *t, const struct source *source,
+static bool fits_in_place(struct pen_trainer *t, const struct pen_trainer_source *source,
                           const struct pen_store *store)
 {
   const struct pen_layout *l = &t->session.layout;
@@ -286,7 +162,7 @@ static bool fits_in_place(struct pen_trainer *t, const struct source *source,
 }
 
 /* A checkpoint older than its store's newest commit: take the store back. */
-static int rewind_store(struct source *source, struct pen_store *store)
+static int rewind_store(struct pen_trainer_source *source, struct pen_store *store)
 {
   size_t n;
   const struct pen_store_place *places = pen_saved_places(source->saved, &n);
@@ -296,7 +172,7 @@ static int rewind_store(struct source *source, struct pen_store *store)
   return rc < 0 ? rc : pen_saved_use_store(source->saved, store);
 }
 
-static int move_state(struct pen_trainer *t, struct source *source)
+static int move_state(struct pen_trainer *t, struct pen_trainer_source *source)
 {
   uint32_t newest = 0;
   for (size_t i = 0; i < t->rundir.n_stores; i++)
@@ -314,8 +190,8 @@ static int move_state(struct pen_trainer *t, struct source *source)
   return rc;
 }
 
-static int stay_in_place(struct pen_trainer *t, struct source *source,
-                         struct opened *opened)
+static int stay_in_place(struct pen_trainer *t, struct pen_trainer_source *source,
+                         struct pen_trainer_stores *opened)
 {
   struct loader loader = {t, source->saved, true};
   t->store = opened->stores[source->store];
@@ -347,8 +223,8 @@ static void tell_of_conversion(const struct pen_trainer *t,
 
 /* The format is known by the state itself: a run whose format was being changed
  * when it was killed still has the old one. */
-static int resume_from(struct pen_trainer *t, struct source *source,
-                       struct opened *opened)
+static int resume_from(struct pen_trainer *t, struct pen_trainer_source *source,
+                       struct pen_trainer_stores *opened)
 {
   struct pen_store *store =
       source->store == SIZE_MAX ? NULL : opened->stores[source->store];
@@ -374,7 +250,7 @@ static int resume_from(struct pen_trainer *t, struct source *source,
 
 /* A run that got somewhere, and whose drive is not mounted, is not begun anew. */
 static int check_not_lost(const struct pen_trainer *t,
-                          const struct opened *opened)
+                          const struct pen_trainer_stores *opened)
 {
   char path[4096];
   struct stat log;
@@ -397,8 +273,8 @@ static bool is_finished(const struct pen_trainer *t)
 
 int pen_trainer_attach(struct pen_trainer *t)
 {
-  struct opened opened = {0};
-  struct source source = {.store = SIZE_MAX};
+  struct pen_trainer_stores opened = {0};
+  struct pen_trainer_source source = {.store = SIZE_MAX};
   t->whole_in_store = t->session.layout.n_store_tiles > 0 &&
                       t->session.layout.n_store_tiles ==
                           t->session.layout.n_tiles;
@@ -415,10 +291,9 @@ int pen_trainer_attach(struct pen_trainer *t)
   if (unfinished)
     pen_log_info("removed %zu half-written folders of %s", unfinished,
                  t->rundir.path);
-  int rc = open_stores(t, &opened);
+  int rc = pen_trainer_open_stores(t, &opened);
   if (rc == 0) {
-    look_in_stores(t, &opened, &source);
-    look_in_checkpoints(t, &opened, &source);
+    pen_trainer_find_source(t, &opened, &source);
     if (source.saved) {
       rc = resume_from(t, &source, &opened);
     } else if ((rc = check_not_lost(t, &opened)) < 0) {
@@ -437,7 +312,6 @@ int pen_trainer_attach(struct pen_trainer *t)
     }
   }
   pen_saved_close(&source.saved);
-  for (size_t i = 0; i < PEN_RUNDIR_STORES_MAX; i++)
-    pen_store_close(&opened.stores[i]);
+  pen_trainer_close_stores(&opened);
   return rc < 0 ? rc : pen_trainer_collect_stores(t);
 }
