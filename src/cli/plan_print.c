@@ -360,7 +360,7 @@ static int set_threads(struct pen_options *options,
 static int set_state(struct pen_options *options,
                      const struct pen_search_result *found)
 {
-  if (found->wish.state_host_most)
+  if (found->wish.state_host_most && found->wish.state == PEN_FIT_AUTO)
     return set_number(options, "optimizer-host-memory", found->wish.state_host_most);
   if (found->wish.state != PEN_FIT_NVME)
     return 0;
