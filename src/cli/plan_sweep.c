@@ -94,6 +94,8 @@ static int plan_with(const struct pen_config *config, const struct sweep *s,
     rc = pen_plan_case_open(&question, NULL, &plan);
     if (rc == 0 || rc == -PEN_ENOFIT)
       fill(p, &plan, rc == 0);
+    if (rc == 0 && *plan.why_no_time && p == s->points) /* as of all others */
+      pen_log_warn("time is not known: %s", plan.why_no_time);
     pen_plan_close(&plan);
   }
   if (rc == -PEN_ENOFIT) {

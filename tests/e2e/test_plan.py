@@ -159,7 +159,8 @@ def a_profile_that_lacks_something_leaves_the_time_open(folder):
         assert re.search(rf"^time +not known: .*penstock bench {bench}", done.stdout, re.M), done.stdout
         assert done.stderr.count("by the fixed rule") == 1, done.stderr
         assert "time" not in plan(job, *place, "--profile", write_profile(folder, **lacks))
-        assert "no profile" in succeed("plan", *options, "--sweep", "ram=1GiB,2GiB").stdout
+        swept = succeed("plan", *options, "--sweep", "ram=1GiB,2GiB")
+        assert "no profile" in swept.stdout and swept.stderr.count(f"penstock bench {bench}") == 1, swept.stderr
         fail(2, f"penstock bench {bench}", "plan", *options, "--trace", job.path("timeline.json"))
 
 
